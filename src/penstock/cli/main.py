@@ -1,0 +1,112 @@
+"""The commands: `penstock run` and `penstock plan`."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from pathlib import Path
+
+import click
+from rich.console import Console
+
+from penstock.cli.program import load_flow
+from penstock.cli.progress import Progress, summary
+from penstock.errors import Cancelled, PenstockError, is_user_file
+from penstock.platforms import launch
+
+# Exit codes: 1 a failing program, 2 a wrong call (click's own), 130 stopped by Ctrl-C, as shells expect.
+FAILED, INTERRUPTED = 1, 130
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="penstock")
+def cli() -> None:
+    """Penstock: stream programs written once, run in parallel, with the same output."""
+
+
+@cli.command()
+@click.argument("program", metavar="FILE[:FLOW]")
+@click.option("--on", type=click.Choice(launch.PLATFORMS), default="spark", show_default=True, help="Platform.")
+@click.option("--threading", default=None, help="Threading model of the local platform.")
+@click.option("--threads", type=int, default=None, help="Fixed number of threads (local).")
+@click.option("--plan", "show_plan", is_flag=True, help="Print the plan before running.")
+@click.option("--operators", is_flag=True, help="Print what each operator did and cost.")
+@click.option("--save-profile", type=click.Path(dir_okay=False), default=None, help="Write the profile as JSON.")
+@click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
+def run(
+    program: str,
+    on: str,
+    threading: str | None,
+    threads: int | None,
+    show_plan: bool,
+    operators: bool,
+    save_profile: str | None,
+    show_traceback: bool,
+) -> None:
+    """Run the flow in FILE to the end of its sources."""
+    console = Console(stderr=True)
+    options = {"threading": threading, "threads": threads}
+    job = None
+    try:
+        flow = load_flow(program)
+        job = launch.submit(flow, on=on, **{key: value for key, value in options.items() if value is not None})
+        if show_plan:
+            click.echo(str(job.plan) + "\n")
+        Progress(job, console).follow()
+        summary(job, console, operators=operators)
+        if save_profile is not None:
+            job.profile().save(Path(save_profile))
+    except KeyboardInterrupt:
+        if job is not None:
+            job.cancel()
+            job.wait_ended()
+            summary(job, console, operators=False)
+        sys.exit(INTERRUPTED)
+    except Cancelled as error:
+        console.print(str(error))
+        sys.exit(INTERRUPTED)
+    except PenstockError as error:
+        _report(error, console, show_traceback)
+        sys.exit(FAILED)
+
+
+@cli.command()
+@click.argument("program", metavar="FILE[:FLOW]")
+@click.option("--on", type=click.Choice(launch.PLATFORMS), default="local", show_default=True, help="Platform.")
+@click.option("--cores", type=int, default=None, help="Plan for this many cores.")
+@click.option("--code", is_flag=True, help="Show the generated functions.")
+@click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
+def plan(program: str, on: str, cores: int | None, code: bool, show_traceback: bool) -> None:
+    """Explain how the flow in FILE would run."""
+    try:
+        explained = launch.plan(load_flow(program), cores=cores, on=on)
+    except PenstockError as error:
+        _report(error, Console(stderr=True), show_traceback)
+        sys.exit(FAILED)
+    click.echo(explained.code() if code else str(explained))
+
+
+def _report(error: PenstockError, console: Console, show_traceback: bool) -> None:
+    """The error as its message; the user's part of the traceback below it, or all of it when asked."""
+    if show_traceback:
+        traceback.print_exception(error)
+        return
+    console.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+    cause = error.__cause__
+    if cause is not None:
+        frames = [f for f in traceback.extract_tb(cause.__traceback__) if is_user_file(f.filename)]
+        for line in traceback.format_list(frames[-3:]):
+            console.print(_escape(line.rstrip()), highlight=False, soft_wrap=True)
+
+
+def _escape(text: str) -> str:
+    return text.replace("[", r"\[")
+
+
+def main() -> None:
+    """The entry point of the `penstock` command."""
+    cli()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What a running job shows on a terminal, and the summary it leaves."""
+
+from __future__ import annotations
+
+import time
+
+from rich.console import Console
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
+
+from penstock.platforms.job import Job, JobMetrics
+
+REFRESH = 0.25  # seconds between looks at the job
+
+
+class Progress:
+    """Follows a job until it ends. On a terminal, one live line; elsewhere nothing until the summary."""
+
+    def __init__(self, job: Job, console: Console) -> None:
+        self._job = job
+        self._console = console
+        self._last: tuple[float, int] = (time.monotonic(), 0)
+
+    def follow(self) -> None:
+        """Return when the job has ended; raises what made it fail."""
+        if not self._console.is_terminal:
+            self._job.wait()
+            return
+        with Live(console=self._console, transient=True, auto_refresh=False) as live:
+            while not self._job.wait(REFRESH):
+                live.update(self._line(self._job.metrics()), refresh=True)
+
+    def _line(self, metrics: JobMetrics) -> Text:
+        now = time.monotonic()
+        then, before = self._last
+        rate = (metrics.tuples - before) / max(1e-9, now - then)
+        self._last = now, metrics.tuples
+        return Text.assemble(
+            (f"{self._job.name} ", "bold"),
+            f"{metrics.elapsed:6.1f} s  {metrics.tuples:,} tuples  ",
+            (f"{quantity(rate)} tuples/s", "green"),
+        )
+
+
+def quantity(number: float) -> str:
+    """A number as people read it.
+
+    >>> quantity(1234567.0), quantity(45210.0), quantity(12.3)
+    ('1.23 M', '45.2 k', '12')
+    """
+    if number >= 1e6:
+        return f"{number / 1e6:.3g} M"
+    if number >= 1e3:
+        return f"{number / 1e3:.3g} k"
+    return f"{number:.0f}"
+
+
+def duration(seconds: float | None) -> str:
+    """A short time as people read it.
+
+    >>> duration(2.5e-7), duration(0.0031), duration(None)
+    ('250 ns', '3.1 ms', '')
+    """
+    if seconds is None:
+        return ""
+    for unit, size in (("s", 1.0), ("ms", 1e-3), ("µs", 1e-6)):
+        if seconds >= size:
+            return f"{seconds / size:.3g} {unit}"
+    return f"{seconds * 1e9:.3g} ns"
+
+
+def summary(job: Job, console: Console, *, operators: bool) -> None:
+    """What the job did, in a line; with `operators`, a table of what each one cost."""
+    metrics = job.metrics()
+    console.print(
+        f"{job.name}: {metrics.state} after {metrics.elapsed:.2f} s, {metrics.tuples:,} tuples, "
+        f"{quantity(metrics.rate)} tuples/s",
+        highlight=False,
+    )
+    counted = {
+        name: operator.counters for name, operator in metrics.operators.items() if any(operator.counters.values())
+    }
+    for name, counters in counted.items():
+        parts = ", ".join(f"{count:,} {what}" for what, count in counters.items() if count)
+        console.print(f"  {name}: {parts}", highlight=False)
+    if operators:
+        console.print(_table(metrics))
+
+
+def _table(metrics: JobMetrics) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading, justify in (("operator", "left"), ("in", "right"), ("out", "right"), ("cost/tuple", "right")):
+        table.add_column(heading, justify=justify)  # type: ignore[arg-type]
+    for name, operator in metrics.operators.items():
+        table.add_row(name, f"{operator.received:,}", f"{operator.sent:,}", duration(operator.cost))
+    return table

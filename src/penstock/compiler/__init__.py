@@ -1,0 +1,1 @@
+"""From the user's graph to the functions that run it."""

@@ -1,0 +1,302 @@
+"""Turns a segment into the source text of one Python function over a chunk, and that into a function (DESIGN §5).
+
+The code of a tuple is nested `if`s and `for`s with the user's functions and the operators' state bound as locals; there
+is no dispatch per operator and no call but the user's own. Two variants are made of each entry: the plain one, and an
+instrumented one that counts and times every operator; the profiler sends one chunk in many through the second.
+
+Errors cost nothing until they happen: each line remembers which operator wrote it and in which variable that operator's
+tuple is, so the traceback of an exception leads to operator and tuple (`Program.origin`).
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import CodeType
+from typing import Any
+
+from penstock.compiler.segments import SegmentPlan
+from penstock.graph.graph import Graph, Output
+from penstock.operators.base import Logic
+from penstock.operators.union import UnionLogic
+from penstock.tuples import attribute_getter
+
+# A list that a flat_map fills is handed on when it gets this long, so memory stays bounded however much it yields.
+OVERFLOW = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a generated line comes from: the operator, the variable of its tuple, and what could be wrong there."""
+
+    node: int
+    item: str
+    attribute: str = ""
+    hint: str = ""
+
+
+@dataclass(frozen=True)
+class Program:
+    """The text of one generated function, what its names stand for, and where its lines come from."""
+
+    name: str
+    filename: str
+    text: str
+    bound: dict[str, Any]
+    origins: tuple[Origin | None, ...]
+
+    def origin(self, line: int) -> Origin | None:
+        """The origin of line `line` (from 1)."""
+        return self.origins[line - 1] if 0 < line <= len(self.origins) else None
+
+    def function(self) -> Callable[[list[Any]], None]:
+        """Compile the text. Python's own tracebacks will show the generated lines."""
+        code: CodeType = compile(self.text, self.filename, "exec", dont_inherit=True)
+        namespace = dict(self.bound)
+        exec(code, namespace)
+        linecache.cache[self.filename] = (len(self.text), None, self.text.splitlines(True), self.filename)
+        return namespace[self.name]  # type: ignore[no-any-return]
+
+
+@dataclass(frozen=True, slots=True)
+class OutletNames:
+    """What generated code does with an output port that leaves the segment."""
+
+    items: list[Any]
+    flush: Callable[[], None]
+    mark: Callable[[], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Probes:
+    """Where the instrumented variant writes; indexed by the operator's position in the segment."""
+
+    seconds: list[float]
+    received: list[int]
+    sent: list[int]
+    clock: Callable[[], float]
+
+
+def write_program(
+    graph: Graph,
+    plan: SegmentPlan,
+    logics: dict[int, Logic],
+    outlets: dict[Output, OutletNames],
+    port: int,
+    probes: Probes | None = None,
+    flush_all: Callable[[], None] | None = None,
+) -> Program:
+    """The function that takes a chunk arriving at input `port` of the segment's root."""
+    writer = SegmentWriter(graph, plan, logics, outlets, probes, flush_all)
+    writer.write_entry(port)
+    variant = "profile" if probes is not None else "segment"
+    name = f"{variant}_{plan.index}" + (f"_input_{port}" if port else "")
+    return writer.program(name, f"<penstock {graph.name} {name}>")
+
+
+class SegmentWriter:
+    """The compiler's side of `operators.base.Writer`."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        plan: SegmentPlan,
+        logics: dict[int, Logic],
+        outlets: dict[Output, OutletNames],
+        probes: Probes | None,
+        flush_all: Callable[[], None] | None,
+    ) -> None:
+        self._graph = graph
+        self._plan = plan
+        self._logics = logics
+        self._outlets = outlets
+        self._probes = probes
+        self._flush_all = flush_all
+        self._inside = frozenset(plan.nodes)
+        self._position = {node: position for position, node in enumerate(plan.nodes)}
+        self._lines: list[str] = []
+        self._origins: list[Origin | None] = []
+        self._bound: dict[str, Any] = {}
+        self._names: dict[int, str] = {}
+        self._counts: dict[str, int] = {}
+        self._indent = 1
+        self._loops = 0
+        self._node = plan.root
+        self._item = "chunk"
+        self.may_continue = False
+
+    # ------------------------------------------------------------------------------------- what operators call
+
+    def line(self, text: str, *, attribute: str = "", hint: str = "") -> None:
+        self._lines.append("    " * self._indent + text)
+        self._origins.append(Origin(self._node, self._item, attribute, hint))
+
+    @contextmanager
+    def block(self, header: str) -> Iterator[None]:
+        self.line(header)
+        self._indent += 1
+        before = len(self._lines)
+        yield
+        if len(self._lines) == before:
+            self.line("pass")
+        self._indent -= 1
+
+    @contextmanager
+    def loop(self, header: str) -> Iterator[None]:
+        outer, self.may_continue = self.may_continue, True
+        self._loops += 1
+        with self.block(header):
+            yield
+            if self._probes is not None:
+                self._switch()  # what the iterator does next is this operator's time again
+        self._loops -= 1
+        self.may_continue = outer
+
+    def bind(self, value: Any, hint: str) -> str:
+        known = self._names.get(id(value))
+        if known is None:
+            known = self._names[id(value)] = self._fresh(hint)
+            self._bound[known] = value  # also keeps `value` alive, so that its id stays its own
+        return known
+
+    def variable(self, hint: str) -> str:
+        return self._fresh(hint)
+
+    def attribute(self, item: str, spec: str | Callable[[Any], Any]) -> str:
+        getter = self.bind(_getter(spec), "get_" + spec if isinstance(spec, str) and spec.isidentifier() else "get")
+        if callable(spec):
+            return f"{getter}({item})"
+        return f"({item}[{spec!r}] if {item}.__class__ is dict else {getter}({item}))"
+
+    def wanted(self, port: int) -> bool:
+        return bool(self._graph.readers(self._node, port))
+
+    def emit(self, port: int, item: str, *, last: bool = True) -> None:
+        node, tail = self._node, self.may_continue and last
+        outlet = self._outlets.get(Output(node, port))
+        inline = [reader.node for reader in self._graph.readers(node, port) if reader.node in self._inside]
+        if self._probes is not None:
+            self.line(f"{self.bind(self._probes.sent, 'sent')}[{self._position[node]}] += 1")
+        if outlet is not None:
+            self._append(outlet, item)
+        for reader in inline:
+            self.may_continue = tail and reader is inline[-1] and self._probes is None
+            self._write_operator(reader, item, 0)
+            self._node = node
+        self.may_continue = tail if last else self.may_continue
+
+    def emit_all(self, port: int, items: str) -> None:
+        if not self.wanted(port):
+            return
+        outlet = self._outlets.get(Output(self._node, port))
+        inline = any(reader.node in self._inside for reader in self._graph.readers(self._node, port))
+        with self.block(f"if {items}:"):
+            if inline or outlet is None:
+                out = self._fresh("t")
+                with self.loop(f"for {out} in {items}:"):
+                    self.emit(port, out)
+                return
+            if self._probes is not None:
+                sent = self.bind(self._probes.sent, "sent")
+                self.line(f"{sent}[{self._position[self._node]}] += len({items})")
+            self.line(f"{self.bind(outlet.items.extend, 'send_all')}({items})")
+
+    def mark(self, port: int) -> None:
+        outlet = self._outlets.get(Output(self._node, port))
+        self.line("pass" if outlet is None else f"{self.bind(outlet.mark, 'mark')}()")
+
+    def flush(self) -> None:
+        if self._flush_all is not None:
+            self.line(f"{self.bind(self._flush_all, 'flush_all')}()")
+
+    # ------------------------------------------------------------------------------------------------ the whole
+
+    def write_entry(self, port: int) -> None:
+        """The body of the function for chunks that arrive at input `port` of the root."""
+        root = self._plan.root
+        logic = self._logics[root]
+        if self._probes is not None:
+            self.line(f"last = {self.bind(self._probes.clock, 'clock')}()")
+            self.line(f"current = {self._position[root]}")
+        source = "chunk"
+        if logic.whole_chunk:
+            if self._probes is not None:
+                self._received("len(chunk)")
+            source = "results"
+            self.line(f"results = {self.bind(logic.on_chunk, 'on_chunk')}(chunk)")  # type: ignore[attr-defined]
+        if not (logic.whole_chunk and not self.wanted(0)):
+            self._write_root(logic, source, port)
+        if self._probes is not None:
+            self.line(f"now = {self.bind(self._probes.clock, 'clock')}()")
+            self.line(f"{self.bind(self._probes.seconds, 'seconds')}[current] += now - last")
+
+    def _write_root(self, logic: Logic, source: str, port: int) -> None:
+        root = self._plan.root
+        outlet = self._outlets.get(Output(root, 0))
+        passes_on = logic.whole_chunk or isinstance(logic, UnionLogic)
+        inline = any(reader.node in self._inside for reader in self._graph.readers(root, 0))
+        if passes_on and not inline:
+            if outlet is not None:
+                if self._probes is not None:
+                    self._received("0" if logic.whole_chunk else f"len({source})")
+                    self._sent(f"len({source})")
+                self.line(f"{self.bind(outlet.items.extend, 'send_all')}({source})")
+            return
+        with self.loop(f"for t in {source}:"):
+            if logic.whole_chunk:
+                self.emit(0, "t")
+            else:
+                self._write_operator(root, "t", port)
+
+    def _write_operator(self, node: int, item: str, port: int) -> None:
+        outer = self._node, self._item
+        self._node, self._item = node, item
+        if self._probes is not None:
+            self._switch()
+            self._received("1")
+        self._logics[node].write(self, item, port)
+        self._node, self._item = outer
+
+    def _append(self, outlet: OutletNames, item: str) -> None:
+        self.line(f"{self.bind(outlet.items.append, 'send')}({item})")
+        if self._loops > 1:
+            items = self.bind(outlet.items, "waiting")
+            self.line(f"if len({items}) >= {OVERFLOW}: {self.bind(outlet.flush, 'flush')}()")
+
+    def _switch(self) -> None:
+        """Charge the time since the last switch to the operator that had it, and start on the current one."""
+        self.line(f"now = {self.bind(self._require_probes().clock, 'clock')}()")
+        self.line(f"{self.bind(self._require_probes().seconds, 'seconds')}[current] += now - last")
+        self.line(f"last = now; current = {self._position[self._node]}")
+
+    def _received(self, count: str) -> None:
+        received = self.bind(self._require_probes().received, "received")
+        self.line(f"{received}[{self._position[self._node]}] += {count}")
+
+    def _sent(self, count: str) -> None:
+        self.line(f"{self.bind(self._require_probes().sent, 'sent')}[{self._position[self._node]}] += {count}")
+
+    def _require_probes(self) -> Probes:
+        assert self._probes is not None
+        return self._probes
+
+    def _fresh(self, hint: str) -> str:
+        count = self._counts[hint] = self._counts.get(hint, 0) + 1
+        return f"{hint}_{count}"
+
+    def program(self, name: str, filename: str) -> Program:
+        defaults = "".join(f", {bound}={bound}" for bound in self._bound)
+        head = f"def {name}(chunk{', *' if defaults else ''}{defaults}):"
+        body = self._lines or ["    pass"]
+        return Program(name, filename, "\n".join([head, *body, ""]), self._bound, (None, *self._origins))
+
+
+_GETTERS: dict[str, Callable[[Any], Any]] = {}
+
+
+def _getter(spec: str | Callable[[Any], Any]) -> Callable[[Any], Any]:
+    if callable(spec):
+        return spec
+    return _GETTERS.setdefault(spec, attribute_getter(spec))

@@ -1,0 +1,137 @@
+"""The plan of a program: the physical graph as a value, and the text that explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from penstock.compiler.segments import SegmentPlan, Segments
+from penstock.graph.graph import Graph, Node, Output
+
+
+@dataclass(frozen=True)
+class Plan:
+    """How a program will run. `str(plan)` explains it; `plan.code()` shows the generated functions."""
+
+    graph: Graph
+    segments: Segments
+    meetings: Mapping[int, tuple[str, ...]]  # segment -> threads that meet there, where it needs a lock
+    _texts: Callable[[int], list[str]]
+
+    def __str__(self) -> str:
+        return "\n".join([*_headline(self), "", *_body(self), "", *_footer(self)])
+
+    def code(self) -> str:
+        """The source text of every generated function."""
+        parts = []
+        for plan in self.segments.plans:
+            names = ", ".join(self.graph.nodes[index].name for index in plan.nodes)
+            parts += [f"# segment {plan.index}: {names}", *self._texts(plan.index)]
+        return "\n".join(parts)
+
+
+def make_plan(
+    graph: Graph, segments: Segments, meetings: Mapping[int, tuple[str, ...]], texts: Callable[[int], list[str]]
+) -> Plan:
+    """The plan that runs `graph` in these segments."""
+    return Plan(graph, segments, dict(meetings), texts)
+
+
+def _headline(plan: Plan) -> list[str]:
+    nodes = plan.graph.nodes
+    sources, sinks = sum(node.is_source for node in nodes), sum(node.is_sink for node in nodes)
+    count = _count
+    return [
+        f"flow '{plan.graph.name}': {count(len(nodes), 'operator')}, {count(sources, 'source')}, "
+        f"{count(sinks, 'sink')}, run as {count(len(plan.segments.plans), 'segment')} by {count(sources, 'thread')}"
+    ]
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _body(plan: Plan) -> list[str]:
+    rows: list[tuple[str, ...]] = []
+    breaks: dict[int, str] = {}
+    for segment in plan.segments.plans:
+        breaks[len(rows)] = _segment_title(plan, segment)
+        rows += _segment_rows(plan, segment)
+    widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
+    lines = []
+    for number, row in enumerate(rows):
+        if number in breaks:
+            lines += ([""] if lines else []) + [breaks[number]]
+        lines.append("  " + "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    return lines
+
+
+def _segment_title(plan: Plan, segment: SegmentPlan) -> str:
+    root = plan.graph.nodes[segment.root]
+    if root.is_source:
+        entry = f"the thread of source '{root.name}' reads it chunk by chunk"
+    else:
+        feeders = {plan.segments.of_node[stream.node] for port in root.inputs for stream in port.streams}
+        entry = "fed by segment " + " and ".join(str(index) for index in sorted(feeders))
+    threads = plan.meetings.get(segment.index)
+    lock = f"; locked: {' and '.join(threads)} meet here" if threads else ""
+    return f"segment {segment.index}: {entry}{lock}"
+
+
+def _segment_rows(plan: Plan, segment: SegmentPlan) -> list[tuple[str, ...]]:
+    graph, inside = plan.graph, set(segment.nodes)
+    rows = []
+    pending = [(segment.root, 0)]
+    while pending:  # depth first, readers in order
+        index, depth = pending.pop()
+        node = graph.nodes[index]
+        below = [
+            reader.node
+            for port in range(node.operation.outputs)
+            for reader in graph.readers(index, port)
+            if reader.node in inside
+        ]
+        rows.append(_row(plan, node, depth, segment))
+        pending += [(reader, depth + 1) for reader in reversed(below)]
+    return rows
+
+
+def _row(plan: Plan, node: Node, depth: int, segment: SegmentPlan) -> tuple[str, ...]:
+    branch = "   " * (depth - 1) + "└─ " if depth else ""
+    keyed = f" by {node.key}" if node.kind == "partitioned" and node.key is not None else ""
+    return (
+        branch + node.name,
+        _does(node),
+        node.kind + keyed,
+        _goes_to(plan, node, segment),
+        str(node.location),
+    )
+
+
+def _does(node: Node) -> str:
+    window = getattr(node.operation, "window", None)
+    return node.operation.verb + (f" over {window}" if window is not None else "")
+
+
+def _goes_to(plan: Plan, node: Node, segment: SegmentPlan) -> str:
+    names: list[str] = []
+    for output in segment.outlets:
+        if output.node == node.index:
+            for reader in plan.graph.readers(output.node, output.port):
+                target = plan.segments.of_node[reader.node]
+                if target != segment.index:
+                    names.append(f"{plan.graph.nodes[reader.node].name} ({target})")
+    return "→ " + ", ".join(names) if names else ""
+
+
+def _footer(plan: Plan) -> list[str]:
+    lines = [
+        "Each segment is one generated Python function that handles a chunk of tuples at a time (--code shows it).",
+        "stateless: may be replicated freely; partitioned: may be split by its key; stateful: one copy, in order.",
+    ]
+    if not plan.meetings:
+        lines.append("No two threads ever meet in an operator: nothing is locked.")
+    return lines
+
+
+__all__ = ["Output", "Plan", "make_plan"]

@@ -1,0 +1,1 @@
+"""Connectors: where tuples come from (sources) and where they go (sinks)."""

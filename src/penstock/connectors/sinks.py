@@ -1,0 +1,41 @@
+"""Sinks around plain Python values: a list to fill, a function to call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from penstock.connectors.base import Sink
+from penstock.graph.stream import Collected
+
+
+class ListSink(Sink):
+    """Appends every tuple to a list; the list of `collect()` starts each run empty."""
+
+    def __init__(self, target: list[Any]) -> None:
+        self.target = target
+
+    def open(self) -> None:
+        if isinstance(self.target, Collected):
+            self.target.clear()
+
+    def write(self, tuples: list[Any]) -> None:
+        self.target.extend(tuples)
+
+
+class CallableSink(Sink):
+    """Calls a function with every tuple. After it failed, `failed_on` holds the tuple it failed on."""
+
+    def __init__(self, function: Callable[[Any], Any]) -> None:
+        self.function = function
+        self.failed_on: Any = None
+
+    def write(self, tuples: list[Any]) -> None:
+        function = self.function
+        item = None
+        try:
+            for item in tuples:
+                function(item)
+        except Exception:
+            self.failed_on = item
+            raise

@@ -1,0 +1,42 @@
+"""sink: where tuples leave the program — a `Sink` object, a function, or a list."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.clock import Clock
+from penstock.graph.graph import Node
+from penstock.graph.operations import Write
+from penstock.graph.stream import Collected
+from penstock.operators.base import Logic, Writer
+
+
+class WriteLogic(Logic):
+    """Functions and lists get tuple by tuple, inline; a `Sink` gets whole chunks."""
+
+    def __init__(self, node: Node, clock: Clock | None = None) -> None:
+        super().__init__(node, clock)
+        assert isinstance(node.operation, Write)
+        self.target: Any = node.operation.target
+        self.whole_chunk = not isinstance(self.target, list) and hasattr(self.target, "write")
+        self.opened = False
+
+    def open(self) -> None:
+        if isinstance(self.target, Collected):
+            self.target.clear()
+        elif self.whole_chunk:
+            self.target.open()
+            self.opened = True
+
+    def close(self, failed: bool = False) -> None:
+        if self.opened:
+            self.opened = False
+            self.target.close(failed)
+
+    def on_chunk(self, chunk: list[Any]) -> list[Any]:
+        self.target.write(chunk)
+        return []
+
+    def write(self, w: Writer, item: str, port: int) -> None:
+        deliver = self.target.append if isinstance(self.target, list) else self.target
+        w.line(f"{w.bind(deliver, 'deliver')}({item})")

@@ -1,0 +1,1 @@
+"""Profile in, plan out: what operators cost, and what to do about it."""

@@ -1,0 +1,66 @@
+"""`run`, `submit` and `plan`: from a flow to a job on the platform asked for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.compiler.plan import Plan
+from penstock.errors import PlatformError
+from penstock.graph.flow import Flow
+from penstock.platforms import local
+from penstock.platforms.job import Job
+
+PLATFORMS = ("spark", "local")
+
+
+def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
+    """Start `flow` on a platform and return its job at once.
+
+    Options of on="local": `threading=`, `threads=`, `pes=`, `clock=`.
+    """
+    graph = flow.graph()
+    if on == "local":
+        return local.submit(graph, **_known(options, ("threading", "threads", "pes", "clock", "profile"), on))
+    raise _no_platform(on)
+
+
+def run(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
+    """Run `flow` to the end of its sources, and return the finished job. Ctrl-C stops it cleanly.
+
+    >>> import penstock as pn
+    >>> flow = pn.Flow("words")
+    >>> words = flow.source(["to be", "or not"]).flat_map(str.split).collect()
+    >>> pn.run(flow, on="local").state
+    'completed'
+    >>> words
+    ['to', 'be', 'or', 'not']
+    """
+    job = submit(flow, on=on, **options)
+    try:
+        job.wait()
+    except KeyboardInterrupt:
+        job.cancel()
+        job.wait_ended()
+        raise
+    return job
+
+
+def plan(flow: Flow, *, cores: int | None = None, on: str = "local") -> Plan:
+    """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened."""
+    graph = flow.graph()
+    if on == "local":
+        return local.plan(graph)
+    raise _no_platform(on)
+
+
+def _known(options: dict[str, Any], names: tuple[str, ...], on: str) -> dict[str, Any]:
+    unknown = sorted(set(options) - set(names))
+    if unknown:
+        raise PlatformError(f"on={on!r} has no option {unknown[0]!r}; it has {', '.join(names)}")
+    return options
+
+
+def _no_platform(on: str) -> PlatformError:
+    if on == "spark":
+        return PlatformError("the Spark platform is not part of this version yet; use on='local'")
+    return PlatformError(f"on= must be one of {', '.join(PLATFORMS)}, not {on!r}")

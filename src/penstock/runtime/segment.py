@@ -1,0 +1,231 @@
+"""A segment at run time: its generated functions, its operators' logic, and the outlets its tuples leave by.
+
+A segment handles one item at a time, a chunk or a punctuation, for one thread at a time (see `runtime.turn` for who
+makes sure of that). What it sends collects in its outlets and is handed over when the item is done, or earlier when an
+outlet overflows or a mark must keep its place between tuples.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from penstock.compiler.codegen import OutletNames, Probes, Program, write_program
+from penstock.compiler.segments import SegmentPlan
+from penstock.errors import OperatorError, PenstockError
+from penstock.graph.graph import Graph, Output
+from penstock.graph.operations import Feedback
+from penstock.operators.base import Logic
+from penstock.runtime.failure import operator_error, segment_error
+from penstock.runtime.profiler import Sampler
+from penstock.tuples import Punctuation
+
+if TYPE_CHECKING:
+    from penstock.runtime.turn import Turn
+
+
+class Entry(NamedTuple):
+    """An input port of a segment's root."""
+
+    segment: Segment
+    port: int
+
+
+class Outlet:
+    """An output port read by other segments: tuples collect here until they are handed over."""
+
+    __slots__ = ("forwards_marks", "items", "output", "segment", "targets")
+
+    def __init__(self, segment: Segment, output: Output, forwards_marks: bool) -> None:
+        self.segment = segment
+        self.output = output
+        self.items: list[Any] = []
+        self.targets: list[Entry] = []
+        self.forwards_marks = forwards_marks
+
+    def hand_over(self) -> None:
+        """Put what has collected into the turn of the thread that runs the segment."""
+        if self.items:
+            chunk = self.items[:]
+            self.items.clear()
+            for target in self.targets:
+                self.segment.turn.push(target, chunk)
+
+    def mark(self) -> None:
+        """A window punctuation, after everything sent so far."""
+        self.hand_over()
+        for target in self.targets:
+            self.segment.turn.push(target, Punctuation.WINDOW)
+
+    def flush(self) -> None:
+        """Deliver what has collected at once, before the current item is done."""
+        self.hand_over()
+        self.segment.turn.drain_nested()
+
+
+class Segment:
+    """One compiled segment of one run."""
+
+    def __init__(self, graph: Graph, plan: SegmentPlan, logics: dict[int, Logic], sampler: Sampler | None) -> None:
+        self.graph = graph
+        self.plan = plan
+        self.index = plan.index
+        self.logics = {node: logics[node] for node in plan.nodes}
+        self.root = graph.nodes[plan.root]
+        self.sampler = sampler
+        self.turn: Turn = None  # type: ignore[assignment]  # set whenever a thread starts on an item
+        self.lock: threading.Lock | None = None  # only where threads can meet: runtime.locks
+        self.mailbox: deque[list[Any] | Punctuation] = deque()  # what came back through a feedback loop
+        several_inputs = len(self.root.inputs) > 1
+        self.outlets = {
+            output: Outlet(self, output, logics[output.node].forwards_marks and not several_inputs)
+            for output in plan.outlets
+        }
+        self._hand_overs = [outlet.hand_over for outlet in self.outlets.values()]
+        self._programs: dict[str, Program] = {}
+        self._functions: dict[int, Callable[[list[Any]], None]] = {}
+        self._profiled: dict[int, Callable[[list[Any]], None]] = {}
+        self._waiting_finals: dict[int, int] = {}
+        self._open_ports: set[int] = set()
+        self.probes = Probes([0.0] * len(plan.nodes), [0] * len(plan.nodes), [0] * len(plan.nodes), time.perf_counter)
+        self.received = 0  # tuples that entered, exactly
+        self.is_feedback = isinstance(self.root.operation, Feedback)
+
+    # ------------------------------------------------------------------------------------------------ compiling
+
+    def compile(self) -> None:
+        """Generate and compile the plain functions of every input port."""
+        for port in range(max(1, len(self.root.inputs))):
+            self._functions[port] = self._compile(port, None)
+        control = self.root.operation.control
+        self._open_ports = {
+            port
+            for port, entry in enumerate(self.root.inputs)
+            if not (port in control and all(self._comes_back(stream) for stream in entry.streams))
+        }
+        if not self.root.inputs:
+            self._open_ports = {0}
+            self._waiting_finals = {0: 1}
+        else:
+            self._waiting_finals = {port: len(entry.streams) for port, entry in enumerate(self.root.inputs)}
+
+    def _comes_back(self, stream: Output) -> bool:
+        return isinstance(self.graph.nodes[stream.node].operation, Feedback)
+
+    def _compile(self, port: int, probes: Probes | None) -> Callable[[list[Any]], None]:
+        program = self.program(port, probes)
+        self._programs[program.filename] = program
+        return program.function()
+
+    def program(self, port: int = 0, probes: Probes | None = None) -> Program:
+        """The text of the function for input `port`."""
+        names = {o: OutletNames(outlet.items, outlet.flush, outlet.mark) for o, outlet in self.outlets.items()}
+        return write_program(self.graph, self.plan, self.logics, names, port, probes, self.flush_all)
+
+    # -------------------------------------------------------------------------------------------------- running
+
+    def run(self, item: list[Any] | Punctuation, port: int, turn: Turn) -> None:
+        """Handle one item of input `port` and hand over what comes of it, also when it fails half way."""
+        self.turn = turn
+        try:
+            if isinstance(item, list):
+                self._run_chunk(item, port)
+            elif item is Punctuation.WINDOW:
+                self._run_mark(port)
+            else:
+                self._run_final(port)
+        finally:
+            for hand_over in self._hand_overs:
+                hand_over()
+
+    def _run_chunk(self, chunk: list[Any], port: int) -> None:
+        self.received += len(chunk)
+        sampler = self.sampler
+        try:
+            if sampler is not None and sampler.wants(chunk):
+                self._profile_function(port)(chunk)
+            else:
+                self._functions[port](chunk)
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise segment_error(error, self._programs, self.graph) from error
+
+    def _profile_function(self, port: int) -> Callable[[list[Any]], None]:
+        function = self._profiled.get(port)
+        if function is None:
+            function = self._profiled[port] = self._compile(port, self.probes)
+        return function
+
+    def _emit(self, node: int) -> Callable[[int, list[Any]], None]:
+        def emit(port: int, tuples: list[Any]) -> None:
+            outlet = self.outlets.get(Output(node, port))
+            if outlet is None:
+                return
+            if any(item is Punctuation.WINDOW for item in tuples):
+                for item in tuples:
+                    outlet.mark() if item is Punctuation.WINDOW else outlet.items.append(item)
+            else:
+                outlet.items.extend(tuples)
+
+        return emit
+
+    def _run_mark(self, port: int) -> None:
+        for node, logic in self.logics.items():
+            self._ask(node, "on a punctuation", logic.on_mark, port, self._emit(node))
+        for outlet in self.outlets.values():
+            if outlet.forwards_marks:
+                outlet.mark()
+
+    def _run_final(self, port: int) -> None:
+        self._waiting_finals[port] -= 1
+        if self._waiting_finals[port] > 0 or port not in self._open_ports:
+            return
+        self._open_ports.discard(port)
+        root = self.plan.root
+        at_end = "at the end of the stream"
+        self._ask(root, at_end, self.logics[root].on_port_final, port, self._emit(root))
+        if self._open_ports:
+            return
+        for node, logic in self.logics.items():
+            if node != root:
+                self._ask(node, at_end, logic.on_port_final, 0, self._emit(node))
+            self._ask(node, at_end, logic.on_final, self._emit(node))
+        for outlet in self.outlets.values():
+            outlet.hand_over()
+            for target in outlet.targets:
+                self.turn.push(target, Punctuation.FINAL)
+
+    @property
+    def ended(self) -> bool:
+        """All inputs have had their final punctuation."""
+        return not self._open_ports
+
+    def tick(self, now: float, turn: Turn) -> None:
+        """Let the operators whose time has come speak."""
+        self.turn = turn
+        try:
+            for node, logic in self.logics.items():
+                if logic.timed:
+                    self._ask(node, "by time", logic.on_tick, now, self._emit(node))
+        finally:
+            for hand_over in self._hand_overs:
+                hand_over()
+
+    def flush_all(self) -> None:
+        """Deliver everything sent so far at once, before an operator waits."""
+        for hand_over in self._hand_overs:
+            hand_over()
+        self.turn.drain_nested()
+
+    def _ask(self, node: int, doing: str, method: Callable[..., None], *arguments: Any) -> None:
+        try:
+            method(*arguments)
+        except OperatorError:
+            raise
+        except Exception as error:
+            raise operator_error(error, self.graph.nodes[node], doing=doing) from error
+

@@ -1,0 +1,165 @@
+"""The thread of a source: read a chunk, carry it through the program, read the next.
+
+How much is read at once follows the load. Reading starts with one tuple; the limit doubles while full reads come
+quickly, and falls back as soon as a read takes long, so that tuples never wait for others to fill a chunk with them.
+
+An iterator may still block in the middle of a read, with tuples already pulled. Then the `Relief` thread takes those and
+carries them through in the source's place. Taking and carrying happen under the source's `carrying` lock, so the order
+of the stream stays whole, and whatever only this source's thread reaches is still run by one thread at a time. The
+source's thread holds that lock only while it carries, never while it reads.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from penstock.connectors.base import Batch, Source
+from penstock.connectors.iterables import PulledSource
+from penstock.errors import PenstockError
+from penstock.graph.graph import Output
+from penstock.runtime.failure import operator_error
+from penstock.runtime.segment import Entry, Segment
+from penstock.runtime.turn import Turn
+from penstock.tuples import CHUNK, Punctuation
+
+if TYPE_CHECKING:
+    from penstock.runtime.pe import PE
+
+# A full read quicker than this may grow: at the most a tuple waits that long for its chunk.
+QUICK = 0.001
+# A read slower than this shrinks at once: the source is idle, its tuples should go one by one.
+SLOW = 0.005
+# Pauses between looks at a source that has nothing: doubling up to 10 ms (scheduler paper §4.1).
+SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.010
+
+
+class SourceLoop:
+    """Reads one source to its end."""
+
+    def __init__(self, pe: PE, segment: Segment, source: Source) -> None:
+        self.pe = pe
+        self.segment = segment
+        self.source = source
+        if hasattr(source, "name"):
+            source.name = segment.root.name
+        self.entry = Entry(segment, 0)
+        self.dead_letters = segment.outlets.get(Output(segment.plan.root, 1))
+        self.thread = threading.Thread(target=self._run, name=f"{pe.graph.name}: {segment.root.name}", daemon=True)
+        self.read = 0
+        self.skipped = 0
+        self.dead = 0
+        self.read_seconds = 0.0
+        self.read_until = 0.0
+        self.ended = False
+        self.offset: Any = None
+        self.reading_since: float | None = None
+        self.carrying = threading.Lock()
+        self.turn = Turn()
+        self.pulled = source if isinstance(source, PulledSource) else None
+        self._closed = False
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def close(self) -> None:
+        """Close the source, once; one that is still being read (a cancelled job gave up on it) is left alone."""
+        if not self._closed and not self.thread.is_alive():
+            self._closed = True
+            try:
+                self.source.close()
+            except Exception as error:
+                self.pe.fail(operator_error(error, self.segment.root, doing="to close"))
+
+    def _run(self) -> None:
+        try:
+            self._read_to_end()
+        except PenstockError as error:
+            self.pe.fail(error)
+        except BaseException as error:  # a defect or a KeyboardInterrupt inside user code: shown as it is
+            self.pe.fail(error)
+        finally:
+            self.ended = True
+            self.pe.pacer.wake()
+
+    def _read_to_end(self) -> None:
+        self.offset = self._guard(self.source.initial)
+        limit, pause = 1, SHORTEST_PAUSE
+        while not self.pe.stopping:
+            before = self.offset
+            self.reading_since = start = time.perf_counter()
+            if self.pulled is not None:
+                self._guard(self.pulled.fill, before, limit)
+                with self.carrying:
+                    batch = self._carry(self._guard(self.pulled.take))
+            else:
+                batch = self._carry(self._guard(self.source.read, before, limit))
+            taken = self.read_until - start
+            self.read_seconds += taken
+            if batch.done or self.pe.stopping:
+                break
+            self.pe.pacer.pace(self)
+            if self.offset == before and not batch.tuples:  # an offset that moved is progress: skipped input
+                self.pe.idle(pause)
+                limit, pause = 1, min(2 * pause, LONGEST_PAUSE)
+            else:
+                limit, pause = self._next_limit(limit, len(batch.tuples), taken), SHORTEST_PAUSE
+        if self.pe.stopping:
+            return
+        self.turn.push(self.entry, Punctuation.FINAL)
+        self.turn.drain()
+
+    def _carry(self, batch: Batch) -> Batch:
+        """Deliver what was read, unless the job is being stopped."""
+        self.reading_since = None
+        self.read_until = time.perf_counter()
+        if not self.pe.stopping:
+            self._deliver(batch, self.turn)
+            self.offset = batch.offset
+            self._guard(self.source.commit, batch.offset)
+        return batch
+
+    def relieve(self, now: float) -> None:
+        """Called by the relief thread: if a read has been blocked for long, deliver what it has pulled so far."""
+        since = self.reading_since
+        if self.pulled is None or since is None or now - since < SLOW or not self.pulled.waiting:
+            return
+        with self.carrying:
+            # The read may have come back meanwhile; then the source's thread has taken it all, or waits for this lock
+            # and will take what comes after.
+            if not self.pe.stopping and self.reading_since == since:
+                batch = self._guard(self.pulled.take)
+                self._deliver(batch, self.turn)
+                self.offset = batch.offset
+
+    @staticmethod
+    def _next_limit(limit: int, got: int, taken: float) -> int:
+        if taken > SLOW:
+            return max(1, limit // 8)
+        if got == limit and taken < QUICK:
+            return min(2 * limit, CHUNK)
+        return limit
+
+    def _deliver(self, batch: Batch, turn: Turn) -> None:
+        self.skipped += batch.skipped
+        if batch.dead:
+            self.dead += len(batch.dead)
+            if self.dead_letters is not None:
+                for target in self.dead_letters.targets:
+                    turn.push(target, list(batch.dead))
+        if batch.tuples:
+            self.read += len(batch.tuples)
+            turn.push(self.entry, batch.tuples)
+        if batch.window:
+            turn.push(self.entry, Punctuation.WINDOW)
+        turn.drain()
+        if self.pe.timer is not None:
+            self.pe.timer.wake()
+
+    def _guard(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        try:
+            return function(*arguments)
+        except Exception as error:
+            raise operator_error(error, self.segment.root, doing="to read") from error

@@ -1,0 +1,62 @@
+"""What every test shares: platforms to run on, and a check that nothing is left running or open."""
+
+from __future__ import annotations
+
+import gc
+import os
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, settings
+
+import penstock as pn
+
+settings.register_profile(
+    "penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+)
+settings.load_profile("penstock")
+
+RunFlow = Callable[..., pn.Job]
+
+
+@pytest.fixture(params=["local"])
+def platform(request: pytest.FixtureRequest) -> str:
+    """Every platform that must give the same output."""
+    return str(request.param)
+
+
+@pytest.fixture
+def run(platform: str) -> RunFlow:
+    """Runs a flow to its end on the platform of the test."""
+
+    def run_flow(flow: pn.Flow, **options: Any) -> pn.Job:
+        return pn.run(flow, on=platform, **options)
+
+    return run_flow
+
+
+def _threads() -> set[threading.Thread]:
+    return {thread for thread in threading.enumerate() if thread.is_alive()}
+
+
+def _handles() -> int:
+    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind() -> Iterator[None]:
+    """No test leaves a thread running or a file open."""
+    threads, handles = _threads(), _handles()
+    yield
+    # Threads end right after the job reports its end: give them a moment, not a fixed sleep.
+    limit = time.monotonic() + 5
+    while (left := _threads() - threads) and time.monotonic() < limit:
+        for thread in left:
+            thread.join(0.05)
+    assert not left, f"threads left running: {[thread.name for thread in left]}"
+    if _handles() > handles:
+        gc.collect()
+        assert _handles() <= handles, "files left open"

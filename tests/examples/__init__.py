@@ -1,0 +1,1 @@
+"""The examples give what plain Python gives, on made-up data and, where it is at hand, on real data."""
