@@ -1,6 +1,6 @@
 """Every benchmark, one table after the other.
 
-    python benchmarks/all.py [--short]
+python benchmarks/all.py [--short]
 """
 
 from __future__ import annotations

@@ -13,15 +13,14 @@ from __future__ import annotations
 
 import argparse
 import sys
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-from measuring import Contender, check_equal, rates, table
-
 import penstock as pn
+from measuring import Contender, check_equal, rates, table
 
 KEYS, MINUTE = 1000, 60
 
@@ -184,7 +183,7 @@ def mean_penstock(data: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return out
 
 
-EPOCH = datetime(2020, 1, 1, tzinfo=timezone.utc)
+EPOCH = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 def mean_bytewax(data: list[dict[str, Any]]) -> list[tuple[str, int, float]]:
@@ -196,9 +195,7 @@ def mean_bytewax(data: list[dict[str, Any]]) -> list[tuple[str, int, float]]:
     flow, out = Dataflow("mean"), []
     stream = op.input("in", flow, TestingSource(data, batch_size=512))
     keyed = op.key_on("key", stream, lambda event: event["key"])
-    clock = win.EventClock(
-        lambda event: EPOCH + timedelta(seconds=event["ts"]), wait_for_system_duration=timedelta(0)
-    )
+    clock = win.EventClock(lambda event: EPOCH + timedelta(seconds=event["ts"]), wait_for_system_duration=timedelta(0))
     windower = win.TumblingWindower(length=timedelta(seconds=MINUTE), align_to=EPOCH)
     means = win.fold_window(
         "mean",
@@ -261,7 +258,11 @@ PROGRAMS: dict[str, tuple[Any, dict[str, Any], Any]] = {
     ),
 }
 # The slow contenders get a part of the data, or a round would take minutes.
-PART = {"chain": {"streamz": 20}, "running count": {"streamz": 10, "bytewax": 4}, "window mean": {"streamz": 10, "bytewax": 20}}
+PART = {
+    "chain": {"streamz": 20},
+    "running count": {"streamz": 10, "bytewax": 4},
+    "window mean": {"streamz": 10, "bytewax": 20},
+}
 
 
 def measure(count: int, rounds: int) -> str:

@@ -15,10 +15,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent))
 
+import penstock as pn
 from engines import add_one, double, minus_seven, not_fifth, not_third
 from measuring import table
-
-import penstock as pn
 
 
 def peak_megabytes(tuples: int) -> float:
@@ -41,7 +40,9 @@ def measure(sizes: list[int]) -> str:
     for size in sizes:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             peaks.append(pool.apply(peak_megabytes, (size,)))
-    rows = [[f"{size / 1e6:g} M", f"{peak:.1f}", f"{peak / peaks[0]:.3f}×"] for size, peak in zip(sizes, peaks, strict=True)]
+    rows = [
+        [f"{size / 1e6:g} M", f"{peak:.1f}", f"{peak / peaks[0]:.3f}×"] for size, peak in zip(sizes, peaks, strict=True)
+    ]
     return table("Peak memory of the chain over generated tuples", ["tuples", "MB", f"/{sizes[0] / 1e6:g} M"], rows)
 
 

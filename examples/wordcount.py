@@ -34,6 +34,7 @@ def ten_most_frequent(counts: list[dict[str, Any]]) -> list[dict[str, Any]]:
 
 
 def print_table(rows: list[dict[str, Any]]) -> None:
+    print("   count  word")
     for row in rows:
         print(f"{row['count']:8,}  {row['word']}")
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import gc
-import os
 import threading
 import time
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -43,7 +43,8 @@ def _threads() -> set[threading.Thread]:
 
 
 def _handles() -> int:
-    return len(os.listdir("/proc/self/fd")) if os.path.isdir("/proc/self/fd") else 0  # noqa: PTH
+    handles = Path("/proc/self/fd")
+    return len(list(handles.iterdir())) if handles.is_dir() else 0
 
 
 @pytest.fixture(autouse=True)

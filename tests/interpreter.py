@@ -23,7 +23,9 @@ class Interpreter:
         self.sinks: dict[str, list[Any]] = {node.name: [] for node in graph if node.is_sink}
 
     def run(self) -> dict[str, list[Any]]:
-        readers = {node.index: iter(node.operation.source) for node in self.graph if isinstance(node.operation, ops.Read)}
+        readers = {
+            node.index: iter(node.operation.source) for node in self.graph if isinstance(node.operation, ops.Read)
+        }
         while readers:
             for index, reader in list(readers.items()):
                 try:
@@ -43,7 +45,7 @@ class Interpreter:
             for output, result in reversed(outputs):
                 pending += [(reader, result) for reader in reversed(self.graph.readers(node.index, output))]
 
-    def handle(self, node: Node, port: int, item: Any) -> Any:  # noqa: C901
+    def handle(self, node: Node, port: int, item: Any) -> Any:
         operation = node.operation
         if isinstance(operation, ops.Map):
             yield 0, operation.function(item)

@@ -30,7 +30,9 @@ def _imported(path: Path) -> Iterator[tuple[int, str]]:
             names = [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             assert node.level == 0, f"{path}:{node.lineno} imports relatively"
-            names = [f"{node.module}.{alias.name}" if node.module == "penstock" else str(node.module) for alias in node.names]
+            names = [
+                f"{node.module}.{alias.name}" if node.module == "penstock" else str(node.module) for alias in node.names
+            ]
         yield from ((node.lineno, name) for name in names if name.split(".")[0] in ("penstock", "pyspark"))
 
 

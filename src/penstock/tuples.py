@@ -73,8 +73,8 @@ def _missing(item: Any, name: str) -> str:
     if _is_mapping(item.__class__):
         have = ", ".join(repr(k) for k in list(item)[:12]) or "nothing"
     else:
-        names = getattr(item, "_fields", None) or getattr(item, "__slots__", None) or getattr(item, "__dict__", ())
-        have = ", ".join(repr(n) for n in list(names)[:12]) or f"a value of type {type(item).__name__}"
+        names = getattr(item, "_fields", None) or getattr(item, "__slots__", None) or getattr(item, "__dict__", None)
+        have = ", ".join(repr(n) for n in list(names or ())[:12]) or f"a value of type {type(item).__name__}"
     return f"the tuple has no attribute {name!r}; it has {have}"
 
 

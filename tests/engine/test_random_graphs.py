@@ -59,13 +59,17 @@ STATEFUL = {
     "list by key": lambda s: [s.key_by(lambda n: n % 3).scan(_collecting, init=[])],
     "tens": lambda s: [s.window(pn.tumbling(count=4)).apply(sum)],
     "sliding": lambda s: [s.window(pn.sliding(count=3, every=2)).apply(max)],
-    "sliding by key": lambda s: [s.key_by(lambda n: n % 2).window(pn.sliding(count=2)).apply(lambda k, ns: sum(ns) + k)],
+    "sliding by key": lambda s: [
+        s.key_by(lambda n: n % 2).window(pn.sliding(count=2)).apply(lambda k, ns: sum(ns) + k)
+    ],
     "barrier with itself": lambda s: [s.barrier(s.map(lambda n: -n)).map(lambda pair: pair[0] * 3 + pair[1])],
     "pair with itself": lambda s: [s.pair(s.map(lambda n: n * 100))],
 }
 
 
-def build(data: st.DataObject, sizes: list[int], steps: int) -> tuple[pn.Flow, dict[str, tuple[pn.graph.stream.Collected, bool]]]:  # type: ignore[name-defined]  # noqa: E501
+def build(
+    data: st.DataObject, sizes: list[int], steps: int
+) -> tuple[pn.Flow, dict[str, tuple[pn.graph.stream.Collected, bool]]]:  # type: ignore[name-defined]
     flow = pn.Flow("random")
     tips = [Tip(flow.source(range(size)), True) for size in sizes]
     for _ in range(steps):

@@ -163,7 +163,7 @@ def test_tuples_pulled_before_an_iterator_blocks_are_delivered_meanwhile() -> No
         expected += numbers
         inbox += numbers
         ready.set()
-        _until(lambda: seen == expected)
+        _until(lambda expected=expected: seen == expected)
     inbox.append(None)
     ready.set()
     job.wait()

@@ -96,8 +96,12 @@ def test_made_up_log_agrees_with_a_plain_loop(rules: tuple[int, float, float], r
     assert run_logwatch(run, lines, *rules) == plain(lines, *rules)
 
 
-def failure(time: str) -> str:
-    return f"{time} gate sshd[1]: authentication failure; uid=0 rhost=192.0.2.1  user=root"
+def failure(time: str, host: str = "192.0.2.1") -> str:
+    return f"{time} gate sshd[1]: authentication failure; uid=0 rhost={host}  user=root"
+
+
+def login(time: str) -> str:
+    return f"{time} gate sshd[1]: session opened for user root by (uid=0)"
 
 
 @pytest.mark.parametrize(
@@ -109,10 +113,24 @@ def failure(time: str) -> str:
     ],
 )
 def test_breakin_is_found_on_every_date(failed: str, opened: str, run: RunFlow) -> None:
-    lines = [failure(failed)] * 10 + [f"{opened} gate sshd[1]: session opened for user root by (uid=0)"]
+    lines = [failure(failed)] * 10 + [login(opened)]
     breakins: list[Any] = []
     run(logwatch.build(lines, breakins))
     assert [(found.user, found.rhost, found.attempts) for found in breakins] == [("root", "192.0.2.1", 10)]
+
+
+def test_what_lies_far_apart_across_new_year_has_nothing_to_do_with_each_other(run: RunFlow) -> None:
+    slow = [failure("Dec 30 12:00:00")] * 5 + [failure("Jan  2 12:00:00")] * 5
+    assert run_logwatch(run, slow, 10, 3600, 3600) == (0, [])
+    forgotten = [failure("Dec 31 12:00:00")] * 10 + [login("Mar  1 12:00:00")]
+    assert run_logwatch(run, forgotten, 10, 3600, 3600) == (1, [])
+
+
+def test_the_last_of_several_attackers_is_named_with_its_own_attempts(run: RunFlow) -> None:
+    first = [failure("May  9 10:00:00", "192.0.2.1")] * 20
+    last = [failure("May  9 10:00:05", "192.0.2.2")] * 10
+    _, breakins = run_logwatch(run, [*first, *last, login("May  9 10:00:10")], 10, 60, 60)
+    assert [(found.rhost, found.attempts) for found in breakins] == [("192.0.2.2", 10)]
 
 
 def test_failures_that_took_too_long_are_no_suspect(run: RunFlow) -> None:

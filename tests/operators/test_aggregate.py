@@ -55,7 +55,7 @@ def check_rows(rows, expected_per_key):
     """Rows are those expected, in order for each key."""
     for key, windows in expected_per_key.items():
         mine = [row for row in rows if row["k"] == key]
-        assert [list(row)[0] for row in mine] == ["k"] * len(mine)
+        assert [next(iter(row)) for row in mine] == ["k"] * len(mine)
         assert mine == [{"k": key, **naive([t["v"] for t in held]), **bounds} for held, bounds in windows]
     assert len(rows) == sum(len(windows) for windows in expected_per_key.values())
 
@@ -130,11 +130,9 @@ def test_keyed_sessions(items, gap, late, move):
         assert [t for t in driven.late if t["k"] == k] == dropped
 
 
-@given(tuples, sizes, sizes, st.integers(0, 5), moves, st.booleans())
-def test_one_watermark_for_all_keys_closes_windows_as_the_whole_stream_goes_on(items, size, step, late, move, sessions):
+@given(tuples, sizes, sizes, st.integers(0, 5), moves)
+def test_one_watermark_for_all_keys_closes_windows_as_the_whole_stream_goes_on(items, size, step, late, move):
     """The slow way: the un-keyed windows of the stream, each then divided by key in order of first arrival."""
-    if sessions:
-        return  # sessions of a key do not follow from those of the stream; see the small case below
     window = sliding(time=size, every=step, on="ts", late=late, watermark="stream")
     driven = play(drive(lambda s: s.key_by("k").window(window).aggregate(vs=pn.collect("v"))), items, move)
     windows, dropped = oracles.event_time(items, size, step, late)
@@ -161,12 +159,11 @@ def test_one_watermark_for_all_keys_closes_sessions_of_quiet_keys():
 
 @given(tuples, sizes, sizes, moves)
 def test_code_and_partitions_give_the_same_rows_for_tumbling_event_time(items, size, late, move):
-    """Un-keyed, a stream watermark is the key's watermark, so partitions and code must agree; datetimes too."""
-    epoch = datetime(2024, 1, 1)
+    """A sliding window that moves by its size is a tumbling one, but goes through panes."""
+    epoch = datetime(2024, 1, 1)  # noqa: DTZ001 - naive times are allowed
     items = [{**t, "ts": epoch + timedelta(seconds=t["ts"])} for t in items]
-    by_code = play(drive(lambda s: s.key_by("k").window(tumbling(time=size, on="ts", late=late)).aggregate(**EVERYTHING)), items, move)
-    sliding_same = sliding(time=size, every=size, on="ts", late=late)
-    by_panes = play(drive(lambda s: s.key_by("k").window(sliding_same).aggregate(**EVERYTHING)), items, move)
+    by_code = play(aggregated(tumbling(time=size, on="ts", late=late)), items, move)
+    by_panes = play(aggregated(sliding(time=size, every=size, on="ts", late=late)), items, move)
     assert by_code.out == by_panes.out
     assert by_code.late == by_panes.late
 
@@ -195,7 +192,12 @@ def test_a_result_may_not_have_the_name_of_a_key():
 
 def test_apply_gets_the_key_and_a_fresh_list():
     seen = []
-    driven = drive(lambda s: s.key_by(lambda n: n % 2).window(sliding(count=2)).apply(lambda k, ts: seen.append(ts) or (k, list(ts))))
+
+    def pair(key, held):
+        seen.append(held)
+        return key, list(held)
+
+    driven = drive(lambda s: s.key_by(lambda n: n % 2).window(sliding(count=2)).apply(pair))
     driven.feed(1, 2, 3, 4, 5)
     assert driven.out == [(1, [1, 3]), (0, [2, 4]), (1, [3, 5])]
     seen[0].append("changed by the user")
@@ -220,6 +222,17 @@ def test_arrival_windows_fire_when_their_time_has_come_without_another_tuple():
     assert driven.out == [["a", "b"], ["c"]]
 
 
+def test_each_key_is_woken_at_its_own_time_also_after_a_move():
+    driven = drive(lambda s: s.key_by(abs).window(tumbling(time=10)).aggregate(n=pn.count()))
+    driven.feed(1).advance(2).feed(2).advance(2).feed(3, -1).move().advance(6)
+    assert driven.out == [{"key": 1, "n": 2}]
+    driven.advance(2)
+    assert driven.out[1:] == [{"key": 2, "n": 1}]
+    driven.feed(2).advance(10)
+    assert driven.out[2:] == [{"key": 3, "n": 1}, {"key": 2, "n": 1}]
+    assert driven.logic.deadline() is None
+
+
 def test_a_move_keeps_the_windows_of_the_arrival_clock():
     driven = drive(lambda s: s.window(tumbling(time=10)).aggregate(n=pn.count()))
     driven.feed("a").advance(4).move().feed("b").advance(6)
@@ -234,7 +247,7 @@ def test_sums_of_ints_stay_exact_and_event_times_of_floats_stay_floats():
 
 
 def test_very_large_times_and_fractions_of_seconds_fall_into_their_windows():
-    for size, times in ((1, [2.0**60, 2.0**61]), (0.1, [0.3, 0.6, 0.7]), (7, [-1.5, -1, 0, 6.999999999999999])):
+    for size, times in ((1, [2.0**50, 2.0**51 + 0.5]), (0.1, [0.3, 0.6, 0.7]), (7, [-1.5, -1, 0, 6.999999999999999])):
         driven = drive(lambda s, size=size: s.window(tumbling(time=size, on=float)).aggregate(ts=pn.collect()))
         rows = driven.feed(*times).finish()
         assert [t for row in rows for t in row["ts"]] == times
@@ -252,12 +265,13 @@ def test_sliding_event_time_combines_each_pane_a_constant_number_of_times(panes)
     own = pn.aggregator(0, operator.add, combine=combine)
     driven = drive(lambda s: s.window(sliding(time=panes, every=1, on=lambda n: n)).aggregate(total=own))
     rows = driven.feed(*range(5 * panes)).finish()
-    assert rows[panes]["total"] == sum(range(2, panes + 2))
+    assert rows[panes]["total"] == sum(range(1, panes + 1))
     assert calls[0] <= 3 * 6 * panes
 
 
 def test_a_late_tuple_in_a_combined_pane_counts_in_the_windows_that_are_still_open():
-    driven = drive(lambda s: s.window(sliding(time=4, every=1, on=lambda n: n)).aggregate(n=pn.count(), all=pn.collect()))
+    window = sliding(time=4, every=1, on=lambda n: n)
+    driven = drive(lambda s: s.window(window).aggregate(n=pn.count(), all=pn.collect()))
     driven.feed(0, 1, 2, 3, 4, 3, 5, 2, 7)
     by_end = {row["window_end"]: row["all"] for row in driven.out}
     assert by_end[5] == [1, 2, 3, 4, 3]

@@ -83,7 +83,7 @@ def test_equal_first_states_of_different_types_are_not_confused():
 
 @pytest.mark.parametrize("make", [lambda: pn.sum(3), lambda: pn.mean([]), lambda: pn.aggregator(0, None)])
 def test_what_is_no_attribute_or_function_is_refused(make):
-    with pytest.raises(FlowError, match="test_aggregates.py"):
+    with pytest.raises(FlowError, match=r"test_aggregates\.py"):
         make()
 
 

@@ -66,7 +66,7 @@ def test_number_of_tuples(values, count, move):
 
 
 def test_datetimes_and_timedeltas():
-    start = datetime(2024, 1, 1)
+    start = datetime(2024, 1, 1)  # noqa: DTZ001 - naive times are allowed
     driven = drive(lambda s: s.dedup(lambda t: 0, time=timedelta(minutes=1), on=lambda t: t))
     driven.feed(start, start + timedelta(seconds=59), start + timedelta(seconds=60))
     assert driven.out == [start, start + timedelta(seconds=60)]

@@ -62,7 +62,8 @@ def test_arrival_time_evicts_on_both_sides_and_outer_joins_speak_up_in_time():
 
 
 def test_outer_joins_give_the_rest_at_the_end_left_side_first():
-    driven = feed(joined(sliding(count=9), how="full", where=lambda a, b: a == b), (R, 1), (L, 2), (R, 3), (L, 3), (L, 4))
+    driven = joined(sliding(count=9), how="full", where=lambda a, b: a == b)
+    feed(driven, (R, 1), (L, 2), (R, 3), (L, 3), (L, 4))
     assert driven.finish() == [(3, 3), (2, None), (4, None), (None, 1)]
 
 
@@ -114,7 +115,10 @@ def test_windows_that_make_no_sense_are_refused_with_operator_and_line(window):
 times = st.lists(st.integers(0, 30), max_size=12)
 
 
-@given(times, times, st.integers(1, 6), st.integers(0, 4), st.sampled_from(["inner", "left", "right", "full"]), st.data())
+kinds = st.sampled_from(["inner", "left", "right", "full"])
+
+
+@given(times, times, st.integers(1, 6), st.integers(0, 4), kinds, st.data())
 def test_event_time_pairs_do_not_depend_on_how_the_sides_interleave(left, right, span, late, how, data):
     left = [("l", t, i) for i, t in enumerate(sorted(left))]
     right = [("r", t, i) for i, t in enumerate(sorted(right))]

@@ -17,6 +17,7 @@ class Plan:
     segments: Segments
     meetings: Mapping[int, tuple[str, ...]]  # segment -> threads that meet there, where it needs a lock
     _texts: Callable[[int], list[str]]
+    cores: int | None = None
 
     def __str__(self) -> str:
         return "\n".join([*_headline(self), "", *_body(self), "", *_footer(self)])
@@ -41,10 +42,10 @@ def _headline(plan: Plan) -> list[str]:
     nodes = plan.graph.nodes
     sources, sinks = sum(node.is_source for node in nodes), sum(node.is_sink for node in nodes)
     count = _count
-    return [
-        f"flow '{plan.graph.name}': {count(len(nodes), 'operator')}, {count(sources, 'source')}, "
-        f"{count(sinks, 'sink')}, run as {count(len(plan.segments.plans), 'segment')} by {count(sources, 'thread')}"
-    ]
+    parts = f"{count(len(nodes), 'operator')}, {count(sources, 'source')}, {count(sinks, 'sink')}"
+    cores = "" if plan.cores is None else f" on {count(plan.cores, 'core')}"
+    how = f"run as {count(len(plan.segments.plans), 'segment')} by {count(sources, 'thread')}{cores}"
+    return [f"flow '{plan.graph.name}': {parts}, {how}"]
 
 
 def _count(number: int, noun: str) -> str:
@@ -58,7 +59,7 @@ def _body(plan: Plan) -> list[str]:
         breaks[len(rows)] = _segment_title(plan, segment)
         rows += _segment_rows(plan, segment)
     widths = [max((len(row[column]) for row in rows), default=0) for column in range(5)]
-    lines = []
+    lines: list[str] = []
     for number, row in enumerate(rows):
         if number in breaks:
             lines += ([""] if lines else []) + [breaks[number]]

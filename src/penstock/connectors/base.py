@@ -72,7 +72,7 @@ class Source(Protocol):
         """Up to `limit` tuples from `offset` on, as far as they are there."""
         ...
 
-    def commit(self, offset: Offset) -> None:  # noqa: ARG002
+    def commit(self, offset: Offset) -> None:
         """Everything before `offset` is safely processed and will not be asked for again."""
         return  # a body, so that subclasses need not define it
 
@@ -104,7 +104,7 @@ class Sink(Protocol):
         """Take a chunk; the list must not be changed or kept."""
         ...
 
-    def close(self, failed: bool = False) -> None:  # noqa: ARG002
+    def close(self, failed: bool = False) -> None:
         """End the run; `failed` says that the job did not come to its end."""
         return
 

@@ -88,10 +88,10 @@ class Lines:
         self.encoding = check_encoding(encoding)
         self._decode = decoder(self.encoding)
 
-    def start(self, lines: Iterable[bytes]) -> tuple[Parser, int] | None:  # noqa: ARG002 — there is no header
+    def start(self, lines: Iterable[bytes]) -> tuple[Parser, int] | None:
         return self, 0
 
-    def one_record_a_line(self, lines: Iterable[bytes]) -> bool:  # noqa: ARG002 — true of any
+    def one_record_a_line(self, lines: Iterable[bytes]) -> bool:
         return True
 
     def read(self, lines: Iterable[bytes], limit: int) -> Parsed:
@@ -133,10 +133,10 @@ class JsonLines:
         self.__dict__.update(state)
         self._prepare()
 
-    def start(self, lines: Iterable[bytes]) -> tuple[Parser, int] | None:  # noqa: ARG002 — there is no header
+    def start(self, lines: Iterable[bytes]) -> tuple[Parser, int] | None:
         return self, 0
 
-    def one_record_a_line(self, lines: Iterable[bytes]) -> bool:  # noqa: ARG002 — true of any
+    def one_record_a_line(self, lines: Iterable[bytes]) -> bool:
         return True
 
     def read(self, lines: Iterable[bytes], limit: int) -> Parsed:

@@ -210,7 +210,7 @@ class FileSource(Source):
             parsed = file.parser.read(file.lines(stop), limit)
         except OSError:
             raise
-        except Exception:  # noqa: BLE001 — conversions are the user's code; gone through singly below
+        except Exception:
             file.seek(byte, line)
             return self._read_singly(file, limit, stop, batch)
         batch.tuples = parsed.tuples
@@ -226,7 +226,7 @@ class FileSource(Source):
                 parsed = file.parser.read(file.lines(stop), 1)
             except OSError:
                 raise
-            except Exception as error:  # noqa: BLE001 — whatever a conversion raises makes its record malformed
+            except Exception as error:
                 file.seek(byte, line)
                 if file.waits(error):
                     return True

@@ -78,12 +78,12 @@ class FileSink(Sink):
         assert self._renderer is not None, "open() comes before write()"
         try:
             data = self._renderer.render(tuples)
-        except Exception:  # noqa: BLE001 — str() of a tuple is user code; raised again for the tuple it is about
+        except Exception:
             self._write_singly(tuples)
             return
         self._write_bytes(data)
 
-    def close(self, failed: bool = False) -> None:  # noqa: ARG002 — what was delivered is kept either way
+    def close(self, failed: bool = False) -> None:
         if self._file is None:
             return
         try:

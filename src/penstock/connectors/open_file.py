@@ -63,7 +63,7 @@ class OpenFile:
             started = self.layout.start(self.lines())
         except OSError:
             raise
-        except Exception as error:  # noqa: BLE001 — whatever is wrong with a header makes the file unreadable
+        except Exception as error:
             if not self.waits(error):
                 self.fault = reason(error)
             started = None

@@ -211,9 +211,7 @@ class Flow:
                 index=draft.index,
                 name=draft.name,
                 operation=draft.operation,
-                inputs=tuple(
-                    Input(tuple(streams), key) for streams, key in zip(draft.inputs, draft.keys, strict=True)
-                ),
+                inputs=tuple(Input(tuple(streams), key) for streams, key in zip(draft.inputs, draft.keys, strict=True)),
                 kind=draft.kind,
                 location=draft.location,
                 annotations=draft.annotations,

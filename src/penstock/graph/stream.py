@@ -21,8 +21,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 U = TypeVar("U")
-S = TypeVar("S")
-OnError = "Literal['raise', 'skip'] | DeadLetterStream"
 
 
 class Collected(list[Any]):
@@ -160,7 +158,7 @@ class Stream(Generic[T]):
         return KeyedStream(self.flow, self.output, Key.of(*key))
 
     def scan(
-        self, function: Callable[[S, T], tuple[S, U]], init: S | Callable[[], S] = None, *, name: str | None = None
+        self, function: Callable[[Any, T], tuple[Any, U]], init: Any = None, *, name: str | None = None
     ) -> Stream[U]:
         """`function(state, t)` gives the new state and one output, per key on a keyed stream.
 
@@ -211,9 +209,7 @@ class Stream(Generic[T]):
     def union(self, *others: Stream[Any], name: str | None = None) -> Stream[Any]:
         """All tuples of this and the other streams; they interleave freely, each in its own order."""
         self._same_flow(others)
-        draft = self.flow._add(
-            ops.Union(), [[self.output, *(stream.output for stream in others)]], [None], name=name
-        )
+        draft = self.flow._add(ops.Union(), [[self.output, *(stream.output for stream in others)]], [None], name=name)
         return Stream(self.flow, Output(draft.index, 0))
 
     def split(
@@ -341,9 +337,7 @@ class Stream(Generic[T]):
         """
         return self._then(ops.Sort(by=by, window=_window(window, "sort"), reverse=reverse), name=name)
 
-    def punctuate(
-        self, function: Callable[[T], Any], *, before: bool = False, name: str | None = None
-    ) -> Stream[T]:
+    def punctuate(self, function: Callable[[T], Any], *, before: bool = False, name: str | None = None) -> Stream[T]:
         """Marks a window boundary after (or before) each tuple for which `function` is true."""
         _require_callable(function, "punctuate")
         return self._then(ops.Punctuate(function=function, before=before), name=name)
@@ -513,7 +507,5 @@ def _require_callable(function: object, method: str) -> None:
 
 def _window(window: Any, method: str) -> Any:
     if not hasattr(window, "spans"):
-        raise FlowError(
-            f"{method}() at {user_location()} needs a window such as pn.sliding(count=10), not {window!r}"
-        )
-    return cast(Any, window)
+        raise FlowError(f"{method}() at {user_location()} needs a window such as pn.sliding(count=10), not {window!r}")
+    return cast("Any", window)

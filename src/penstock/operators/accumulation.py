@@ -155,7 +155,7 @@ def accumulation_of(aggregates: Named) -> Accumulation:
     """The accumulation of these aggregates; compiled once while they are equal and hashable."""
     try:
         return _cached(aggregates)
-    except TypeError:  # a user-defined aggregate whose first state is a list, say
+    except TypeError:  # an attribute function that cannot be hashed
         return Accumulation(aggregates)
 
 

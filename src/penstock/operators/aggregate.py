@@ -4,7 +4,7 @@ Tumbling windows of count and of event time are written straight into the segmen
 are partitions (`windowed`).
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 
@@ -108,13 +108,3 @@ class AggregateLogic(WindowedLogic):
     def on_port_final(self, port: int, emit: Emit) -> None:
         if self.code is None:
             super().on_port_final(port, emit)
-
-    def on_tick(self, now: float, emit: Emit) -> None:
-        if self.code is None:
-            super().on_tick(now, emit)
-
-    def deadline(self) -> float | None:
-        return super().deadline() if self.code is None else None
-
-    def backlog(self, port: int) -> int:
-        return 0

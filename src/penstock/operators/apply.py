@@ -1,6 +1,6 @@
 """`apply`: one call of the user's function with all tuples of a window for each firing."""
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 

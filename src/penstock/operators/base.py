@@ -160,7 +160,7 @@ class Partition:
 
     __slots__ = ()
 
-    def process(self, t: Any, port: int) -> list[Any] | None | Late:
+    def process(self, t: Any, port: int) -> list[Any] | Late | None:
         """One tuple arrived at input `port`."""
         raise NotImplementedError
 

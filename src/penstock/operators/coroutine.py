@@ -33,9 +33,7 @@ class Wait:
 class Driver(CoContext):
     """One coroutine with its input queues."""
 
-    def __init__(
-        self, operator: CoOperator, name: str, outputs: list[list[Any]], *, key: Any, clock: Clock
-    ) -> None:
+    def __init__(self, operator: CoOperator, name: str, outputs: list[list[Any]], *, key: Any, clock: Clock) -> None:
         self.name = name
         self.key = key
         self.clock = clock

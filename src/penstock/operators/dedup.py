@@ -11,7 +11,7 @@ another key says nothing about the tuples this key will still bring, so one numb
 **Count.** One window over the whole stream; memory is bounded by `count`.
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from penstock.operators.base import KeyedState, Logic, Writer
 from penstock.operators.keys import write_key
 
 
-def _nothing(key: Any) -> None:
+def _nothing(_key: Any) -> None:
     return None
 
 

@@ -8,7 +8,7 @@ come at least `time` (and `late`) past it; so as long as each side is in order o
 depend on how the two sides interleave. When one side has ended, only the other one counts.
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 
@@ -155,7 +155,7 @@ class ArrivalJoin(JoinPartition):
     def tick(self, now: float) -> list[Any] | None:
         outputs = []
         for port, side in enumerate(self.sides):
-            outputs += self._unmatched(side.take_while(lambda held: now - held.place >= self.size), port)
+            outputs += self._unmatched(side.take_while(lambda held: now >= held.place + self.size), port)
         return outputs or None
 
     def deadline(self) -> float | None:

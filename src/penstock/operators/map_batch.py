@@ -22,8 +22,8 @@ class MapBatchLogic(Logic):
 
     def on_chunk(self, chunk: list[Any]) -> list[Any]:
         results = self.function(chunk[:])
-        if results.__class__ is list:
-            return results  # type: ignore[no-any-return]
+        if isinstance(results, list):
+            return results
         if isinstance(results, str | bytes | dict) or not hasattr(results, "__iter__"):
             raise TypeError(f"map_batch's function must return a list of results, not {type(results).__name__}")
         return list(results)

@@ -32,6 +32,14 @@ def outputs_of(result: Any) -> Any:
     return (result,)
 
 
+def _only_returns(operator: Operator | CoOperator) -> bool:
+    """True for an operator that can send tuples only by returning or yielding them from `process`."""
+    cls = type(operator)
+    if not issubclass(cls, Operator):
+        return False
+    return cls.open is Operator.open and cls.on_punctuation is Operator.on_punctuation
+
+
 class ProcessLogic(Logic):
     """Runs an `Operator` or a `CoOperator`."""
 
@@ -44,14 +52,7 @@ class ProcessLogic(Logic):
         self.keyed = node.kind == "partitioned"
         self.instances = KeyedState(self.make)
         self.outputs: list[list[Any]] = [[] for _ in range(node.operation.outputs)]
-        cls = type(self.prototype)
-        self.inline = (
-            isinstance(self.prototype, Operator)
-            and cls.open is Operator.open
-            and cls.on_punctuation is Operator.on_punctuation
-            and node.operation.outputs <= 1
-            and node.operation.inputs == 1
-        )
+        self.inline = _only_returns(self.prototype) and node.operation.outputs <= 1 and node.operation.inputs == 1
         self.ends_segment = not self.inline
         self.closed = False
 

@@ -13,6 +13,7 @@
 from __future__ import annotations
 
 from collections import deque
+from functools import lru_cache
 from typing import Any
 
 from penstock.operators.accumulation import Accumulation, Named, State, accumulation_of
@@ -212,7 +213,7 @@ class PaneRules:
         self.stacked = self.merged is not None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (PaneRules, (self.aggregates,))
+        return (pane_rules_of, (self.aggregates,))
 
     def _part(self, places: list[int]) -> Accumulation | None:
         return accumulation_of(tuple(self.aggregates[i] for i in places)) if places else None
@@ -247,6 +248,19 @@ class PaneRules:
             for place, result in zip(self.replayed_places, results, strict=True):
                 ordered[place] = result
         return ordered
+
+
+@lru_cache(maxsize=256)
+def _cached(aggregates: Named) -> PaneRules:
+    return PaneRules(aggregates)
+
+
+def pane_rules_of(aggregates: Named) -> PaneRules:
+    """The rules of these aggregates; the keys of an operator share them."""
+    try:
+        return _cached(aggregates)
+    except TypeError:  # an attribute function that cannot be hashed
+        return PaneRules(aggregates)
 
 
 def _arrival(entry: tuple[int, Any]) -> int:

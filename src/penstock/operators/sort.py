@@ -8,7 +8,7 @@ sliding window holds back as much as it spans:
 * arrival time: a tuple goes when it was held for the span, and everything that sorts before it goes first.
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 
@@ -173,7 +173,7 @@ class SortedTime(_Heap):
 
     def tick(self, now: float) -> list[Any] | None:
         released = []
-        while self.arrivals and now - self.arrivals[0][0] >= self.window.size:
+        while self.arrivals and now >= self.arrivals[0][0] + self.window.size:
             due = self.arrivals.popleft()[1]
             while due in self.ranks:  # everything up to it goes, smallest first
                 _, number, t = heappop(self.entries)

@@ -1,4 +1,4 @@
-"""What a per-tuple function does about tuples it fails on: stop the job, skip them, or send them away as dead letters."""
+"""What a per-tuple function does about tuples it fails on: stop the job, skip them, or make dead letters of them."""
 
 from __future__ import annotations
 

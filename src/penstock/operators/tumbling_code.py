@@ -130,8 +130,8 @@ class TumblingEventCode:
     """Aligned windows of event time under the watermark of their key.
 
     State: `[start, limit, newest, key, older, like, pane, number of tuples, slots …]`. The slots are those of the
-    newest window, which is pane number `pane`. Within `[start, limit)` a tuple belongs to it and closes nothing. `older` holds
-    the other open windows by pane; there are none unless `late` allows it.
+    newest window, which is pane number `pane`. Within `[start, limit)` a tuple belongs to it and closes nothing.
+    `older` holds the other open windows by pane; there are none unless `late` allows it.
     """
 
     def __init__(self, window: Window, fold: Accumulation, key: Key | None) -> None:

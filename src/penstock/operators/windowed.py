@@ -4,7 +4,7 @@
 needs, so `aggregate` and `apply` differ in nothing else.
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.graph.keys import Key
 from penstock.graph.operations import Windowed
 from penstock.operators.accumulation import Accumulation, Named, State, accumulation_of
 from penstock.operators.base import LATE, Late, Partition
-from penstock.operators.sliding_aggregates import PaneRules, SlidingAggregates
+from penstock.operators.sliding_aggregates import SlidingAggregates, pane_rules_of
 from penstock.operators.timed import TimedLogic, TimedPartition
 from penstock.tuples import attribute_getter
 from penstock.windows.arrival import driver_of
@@ -144,7 +144,7 @@ class EventPartition(TimedPartition):
     def __init__(self, window: Window, aggregates: Named, shape: Shape, key: Any, keyed_by: Key | None) -> None:
         assert window.on is not None, "the policy made sure of it"
         self.time_of = attribute_getter(window.on)
-        self.rules = PaneRules(aggregates)
+        self.rules = pane_rules_of(aggregates)
         self.shape = shape
         self.key = key
         self.key_of = None if keyed_by is None else keyed_by.getter()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
@@ -78,10 +79,8 @@ class Job:
     def wait_ended(self) -> None:
         """Wait until the job has ended, however it did; raises nothing."""
         while True:
-            try:
+            with suppress(Exception):  # reported to whoever calls wait()
                 self._running.wait(None)
-            except Exception:  # reported to whoever calls wait()
-                pass
             if self.state != "running":
                 return
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 from penstock.compiler.plan import Plan
@@ -49,7 +50,7 @@ def plan(flow: Flow, *, cores: int | None = None, on: str = "local") -> Plan:
     """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened."""
     graph = flow.graph()
     if on == "local":
-        return local.plan(graph)
+        return replace(local.plan(graph), cores=cores)
     raise _no_platform(on)
 
 

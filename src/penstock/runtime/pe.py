@@ -52,9 +52,7 @@ class PE:
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.logics: dict[int, Logic] = {node.index: self._make_logic(node) for node in graph.nodes}
         self.plan: Segments = cut(graph, lambda node: traits_of(self.logics[node.index]))
-        self.segments = [
-            Segment(graph, plan, self.logics, Sampler() if profile else None) for plan in self.plan.plans
-        ]
+        self.segments = [Segment(graph, plan, self.logics, Sampler() if profile else None) for plan in self.plan.plans]
         self._connect()
         self.meetings: list[Meeting] = place_locks(self.segments)
         self._stop = threading.Event()
@@ -208,7 +206,7 @@ class PE:
 
     @property
     def state(self) -> str:
-        """"running", "completed", "cancelled" or "failed"."""
+        """ "running", "completed", "cancelled" or "failed"."""
         if self._ended is None:
             return "running"
         return "failed" if self._error is not None else "cancelled" if self._cancelled else "completed"

@@ -1,8 +1,8 @@
 """The relief thread: when an iterator blocks in the middle of a read, it carries on with what was already pulled.
 
-Without it, a burst of 700 tuples followed by silence would leave the last ones inside a half-filled chunk for as long as
-the silence lasts. It exists only where a source reads an iterator, and looks every few milliseconds, which costs less
-than a thousandth of a core.
+Without it, a burst of 700 tuples followed by silence would leave the last ones inside a half-filled chunk for as long
+as the silence lasts. It exists only where a source reads an iterator, and looks every few milliseconds, which costs
+less than a hundredth of a core.
 """
 
 from __future__ import annotations

@@ -228,4 +228,3 @@ class Segment:
             raise
         except Exception as error:
             raise operator_error(error, self.graph.nodes[node], doing=doing) from error
-

@@ -3,10 +3,10 @@
 How much is read at once follows the load. Reading starts with one tuple; the limit doubles while full reads come
 quickly, and falls back as soon as a read takes long, so that tuples never wait for others to fill a chunk with them.
 
-An iterator may still block in the middle of a read, with tuples already pulled. Then the `Relief` thread takes those and
-carries them through in the source's place. Taking and carrying happen under the source's `carrying` lock, so the order
-of the stream stays whole, and whatever only this source's thread reaches is still run by one thread at a time. The
-source's thread holds that lock only while it carries, never while it reads.
+An iterator may still block in the middle of a read, with tuples already pulled. Then the `Relief` thread takes those
+and carries them through in the source's place. Taking and carrying happen under the source's `carrying` lock, so the
+order of the stream stays whole, and whatever only this source's thread reaches is still run by one thread at a time.
+The source's thread holds that lock only while it carries, never while it reads.
 """
 
 from __future__ import annotations

@@ -6,7 +6,7 @@ aggregates. So the rules of a policy are written once, and a mean over a million
 Drivers never ask a clock. They are told the time, so their state can be pickled, moved and resumed elsewhere.
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 
@@ -250,7 +250,7 @@ class SlidingTime(Driver):
         return self.first + (self.firings + 1) * self.window.every
 
     def _evict_at(self, now: float) -> None:
-        while self.arrivals and now - self.arrivals[0] >= self.window.size:
+        while self.arrivals and now >= self.arrivals[0] + self.window.size:
             self.arrivals.popleft()
             self._leave()
 

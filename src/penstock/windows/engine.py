@@ -9,7 +9,7 @@ the operator. The clock is never pickled; a window that was unpickled follows th
 set.
 """
 
-# ruff: noqa: ARG002 - methods of one interface; not each of them needs every argument
+
 
 from __future__ import annotations
 
