@@ -93,6 +93,24 @@ def test_windows_of_arrival_time(items, size, move):
     ]
 
 
+@given(tuples, sizes, st.none() | sizes, moves)
+def test_keyed_sliding_windows_of_arrival_time(items, size, every, move):
+    driven = aggregated(sliding(time=size, every=every))
+    for number, t in enumerate(items):
+        if number == move:
+            driven.move()
+        driven.advance(t["gap"])
+        driven.feed(t)
+    stamped = arrived(items)
+    expected = {}
+    for k, ts in per_key(stamped).items():
+        # A key's windows fire by time, so also after its last tuple: go on to the end of the whole stream.
+        end = {"at": stamped[-1]["at"], "v": None}
+        fired = oracles.sliding_time([*ts, end] if every is not None else ts, size, every)
+        expected[k] = [(held, {}) for held in fired]
+    check_rows(driven.out, expected)
+
+
 @given(tuples, sizes, sizes, st.sampled_from([0, 0, 3, 12]), moves, st.booleans())
 def test_keyed_windows_of_event_time(items, size, step, late, move, is_tumbling):
     step = size if is_tumbling else step

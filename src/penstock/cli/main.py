@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from pathlib import Path
 
 import click
 from rich.console import Console
+from rich.text import Text
 
 from penstock.cli.program import load_flow
 from penstock.cli.progress import Progress, summary
@@ -66,6 +68,9 @@ def run(
         console.print(str(error))
         sys.exit(INTERRUPTED)
     except PenstockError as error:
+        if _reader_went_away(error):
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains while it exits
+            sys.exit(0)
         _report(error, console, show_traceback)
         sys.exit(FAILED)
 
@@ -91,16 +96,20 @@ def _report(error: PenstockError, console: Console, show_traceback: bool) -> Non
     if show_traceback:
         traceback.print_exception(error)
         return
-    console.print(f"[bold red]error:[/] {_escape(str(error))}", highlight=False, soft_wrap=True)
+    console.print(Text.assemble(("error: ", "bold red"), str(error)), soft_wrap=True)
     cause = error.__cause__
     if cause is not None:
         frames = [f for f in traceback.extract_tb(cause.__traceback__) if is_user_file(f.filename)]
-        for line in traceback.format_list(frames[-3:]):
-            console.print(_escape(line.rstrip()), highlight=False, soft_wrap=True)
+        console.print(Text("".join(traceback.format_list(frames[-3:])).rstrip()), soft_wrap=True)
 
 
-def _escape(text: str) -> str:
-    return text.replace("[", r"\[")
+def _reader_went_away(error: BaseException | None) -> bool:
+    """True when the program failed because whoever read its output, such as `head`, has seen enough."""
+    while error is not None:
+        if isinstance(error, BrokenPipeError):
+            return True
+        error = error.__cause__
+    return False
 
 
 def main() -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from penstock.compiler.segments import SegmentPlan, Segments
-from penstock.graph.graph import Graph, Node, Output
+from penstock.graph.graph import Graph, Node
 
 
 @dataclass(frozen=True)
@@ -125,6 +125,22 @@ def _goes_to(plan: Plan, node: Node, segment: SegmentPlan) -> str:
     return "→ " + ", ".join(names) if names else ""
 
 
+def _wishes(plan: Plan) -> list[str]:
+    """What annotations asked for, and what became of it."""
+    lines = []
+    regions: dict[int, list[str]] = {}
+    for node in plan.graph.nodes:
+        if node.annotations.parallel is not None:
+            regions.setdefault(node.annotations.parallel.region, []).append(node.name)
+    for node in plan.graph.nodes:
+        wish = node.annotations.parallel
+        if wish is not None and wish.region in regions:
+            names = ", ".join(regions.pop(wish.region))
+            by = f" by {wish.by}" if wish.by is not None else ""
+            lines.append(f"parallel(width={wish.width}){by} for {names}: not replicated, each source has one thread.")
+    return lines
+
+
 def _footer(plan: Plan) -> list[str]:
     lines = [
         "Each segment is one generated Python function that handles a chunk of tuples at a time (--code shows it).",
@@ -132,7 +148,4 @@ def _footer(plan: Plan) -> list[str]:
     ]
     if not plan.meetings:
         lines.append("No two threads ever meet in an operator: nothing is locked.")
-    return lines
-
-
-__all__ = ["Output", "Plan", "make_plan"]
+    return lines + _wishes(plan)

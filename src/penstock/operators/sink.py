@@ -20,10 +20,14 @@ class WriteLogic(Logic):
         self.target: Any = node.operation.target
         self.whole_chunk = not isinstance(self.target, list) and hasattr(self.target, "write")
         self.opened = False
+        self.called = [0]  # a cell that generated code counts in
+        self.before = 0
 
     def open(self) -> None:
-        if isinstance(self.target, Collected):
-            self.target.clear()
+        if isinstance(self.target, list):
+            if isinstance(self.target, Collected):
+                self.target.clear()
+            self.before = len(self.target)
         elif self.whole_chunk:
             self.target.open()
             self.opened = True
@@ -37,6 +41,15 @@ class WriteLogic(Logic):
         self.target.write(chunk)
         return []
 
+    def delivered(self) -> int | None:
+        """How many tuples have been delivered, exactly; None where the segment knows."""
+        if self.whole_chunk:
+            return None
+        return len(self.target) - self.before if isinstance(self.target, list) else self.called[0]
+
     def write(self, w: Writer, item: str, port: int) -> None:
-        deliver = self.target.append if isinstance(self.target, list) else self.target
-        w.line(f"{w.bind(deliver, 'deliver')}({item})")
+        if isinstance(self.target, list):
+            w.line(f"{w.bind(self.target.append, 'deliver')}({item})")
+        else:
+            w.line(f"{w.bind(self.target, 'deliver')}({item})")
+            w.line(f"{w.bind(self.called, 'called')}[0] += 1")

@@ -7,6 +7,7 @@ from penstock.compiler.plan import Plan, make_plan
 from penstock.errors import PlatformError
 from penstock.graph.annotations import THREADING_MODELS
 from penstock.graph.graph import Graph
+from penstock.operators.sink import WriteLogic
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import Job, JobMetrics, OperatorMetrics
 from penstock.runtime.pe import PE
@@ -97,5 +98,9 @@ class LocalRun:
             scale = segment.received / entered if entered else 0.0
             received = segment.received if position == 0 else round(sampled_in * scale)
             cost = costs[node.name].cost if node.name in costs else None
-            counters = segment.logics[index].counters()
+            logic = segment.logics[index]
+            if isinstance(logic, WriteLogic):
+                exact = logic.delivered()
+                received = received if exact is None else exact
+            counters = logic.counters()
             operators[node.name] = OperatorMetrics(received, round(sampled_out * scale), cost, counters)

@@ -159,7 +159,20 @@ class PaneStore:
 class EventTime:
     """Aligned event-time windows of one partition: of one key, or of all keys under one watermark."""
 
-    __slots__ = ("arrived", "closes_at", "grid", "like", "newest", "opened", "ranks", "stores", "window")
+    __slots__ = (
+        "arrived",
+        "closes_at",
+        "grid",
+        "like",
+        "newest",
+        "opened",
+        "pane",
+        "pane_start",
+        "pane_stop",
+        "ranks",
+        "stores",
+        "window",
+    )
 
     def __init__(self, window: Window) -> None:
         self.window = window
@@ -168,6 +181,9 @@ class EventTime:
         self.newest: Any = None
         self.opened = 0  # the first window that is not closed
         self.closes_at: Number = 0  # the newest time that closes it
+        self.pane = 0  # the pane of the last tuple, and its bounds
+        self.pane_start: Number = 0
+        self.pane_stop: Number = 0
         self.arrived = 0
         self.stores: dict[Any, PaneStore] = {}
         self.ranks: dict[Any, int] = {}  # keys in order of their first arrival
@@ -183,7 +199,9 @@ class EventTime:
             self.newest = number
             if number >= self.closes_at:
                 closed = self._close_until(rules, grid.first_open(number))
-        pane = grid.pane_of(number)
+        if not self.pane_start <= number < self.pane_stop:
+            self._enter_pane(grid, number)
+        pane = self.pane
         last = grid.last_window(pane)
         if last < self.opened:
             # No window reaches the gap between two hopping windows: such a tuple is in none, so it cannot be late.
@@ -202,6 +220,10 @@ class EventTime:
         self.like, self.newest = time, number
         self._open_from(grid, grid.first_open(number))
         return grid
+
+    def _enter_pane(self, grid: Grid, number: Number) -> None:
+        self.pane = grid.pane_of(number)
+        self.pane_start, self.pane_stop = grid.bound(self.pane), grid.bound(self.pane + 1)
 
     def _open_from(self, grid: Grid, window: int) -> None:
         self.opened = window

@@ -68,6 +68,11 @@ class Sessions:
     def _place(self, rules: Rules, key: Any, t: Any, number: Number) -> bool:
         """Put the tuple into the session it belongs to; False if it is late."""
         sessions = self.open.get(key, [])
+        if sessions and sessions[-1].first <= number < sessions[-1].last + self.gap:
+            # The usual case. Sessions before the last one end before it starts, so the tuple touches none of them.
+            self._extend(rules, sessions[-1:], t, number)
+            self.arrived += 1
+            return True
         touched = [s for s in sessions if s.first < number + self.gap and number < s.last + self.gap]
         if not touched and self.newest >= self._closes_at(number):
             return False

@@ -35,7 +35,7 @@ def number_of(time: Any) -> Any:
     >>> number_of(5), number_of(datetime(1970, 1, 1, 0, 0, 1))
     (5, 1000000)
     """
-    if time.__class__ is int:
+    if time.__class__ is int or (time.__class__ is float and math.isfinite(time)):
         return time
     if isinstance(time, datetime):
         epoch = _NAIVE_EPOCH if time.tzinfo is None else _AWARE_EPOCH
