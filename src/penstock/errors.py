@@ -140,6 +140,7 @@ class OperatorError(PenstockError):
         self.failed = failed
         self.item = item
         self.doing = doing
+        self.origin: int | None = None  # the failing tuple's place in the order, where the run keeps track of that
         super().__init__(self._message())
 
     def _message(self) -> str:

@@ -65,7 +65,7 @@ def run(
             summary(job, console, operators=False)
         sys.exit(INTERRUPTED)
     except Cancelled as error:
-        console.print(str(error))
+        console.print(str(error), markup=False)
         sys.exit(INTERRUPTED)
     except PenstockError as error:
         if _reader_went_away(error):

@@ -77,13 +77,14 @@ def summary(job: Job, console: Console, *, operators: bool) -> None:
         f"{job.name}: {metrics.state} after {metrics.elapsed:.2f} s, {metrics.tuples:,} tuples, "
         f"{quantity(metrics.rate)} tuples/s",
         highlight=False,
+        markup=False,  # names may hold brackets
     )
     counted = {
         name: operator.counters for name, operator in metrics.operators.items() if any(operator.counters.values())
     }
     for name, counters in counted.items():
         parts = ", ".join(f"{count:,} {what}" for what, count in counters.items() if count)
-        console.print(f"  {name}: {parts}", highlight=False)
+        console.print(f"  {name}: {parts}", highlight=False, markup=False)
     if operators:
         console.print(_table(metrics))
 
@@ -93,5 +94,5 @@ def _table(metrics: JobMetrics) -> Table:
     for heading, justify in (("operator", "left"), ("in", "right"), ("out", "right"), ("cost/tuple", "right")):
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for name, operator in metrics.operators.items():
-        table.add_row(name, f"{operator.received:,}", f"{operator.sent:,}", duration(operator.cost))
+        table.add_row(Text(name), f"{operator.received:,}", f"{operator.sent:,}", duration(operator.cost))
     return table

@@ -4,12 +4,17 @@ The code of a tuple is nested `if`s and `for`s with the user's functions and the
 is no dispatch per operator and no call but the user's own. Two variants are made of each entry: the plain one, and an
 instrumented one that counts and times every operator; the profiler sends one chunk in many through the second.
 
+Where the order of a stream must be restored after channels have worked on it in parallel, a *tracked* variant carries the
+origin of each tuple along: `origins` runs beside `chunk`, and every tuple sent is sent with the origin of the tuple that
+caused it.
+
 Errors cost nothing until they happen: each line remembers which operator wrote it and in which variable that operator's
 tuple is, so the traceback of an exception leads to operator and tuple (`Program.origin`).
 """
 
 from __future__ import annotations
 
+import itertools
 import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,7 +28,7 @@ from penstock.operators.base import Logic
 from penstock.operators.union import UnionLogic
 from penstock.tuples import attribute_getter
 
-# A list that a flat_map fills is handed on when it gets this long, so memory stays bounded however much it yields.
+# A list that a flat_map or a join fills is handed on when it gets this long, so memory stays bounded however much comes.
 OVERFLOW = 4096
 
 
@@ -51,7 +56,7 @@ class Program:
         """The origin of line `line` (from 1)."""
         return self.origins[line - 1] if 0 < line <= len(self.origins) else None
 
-    def function(self) -> Callable[[list[Any]], None]:
+    def function(self) -> Callable[..., None]:
         """Compile the text. Python's own tracebacks will show the generated lines."""
         code: CodeType = compile(self.text, self.filename, "exec", dont_inherit=True)
         namespace = dict(self.bound)
@@ -67,6 +72,7 @@ class OutletNames:
     items: list[Any]
     flush: Callable[[], None]
     mark: Callable[[], None]
+    origins: list[int] | None = None  # beside `items`, in the tracked variant
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,9 +93,10 @@ def write_program(
     port: int,
     probes: Probes | None = None,
     flush_all: Callable[[], None] | None = None,
+    tracked: bool = False,
 ) -> Program:
     """The function that takes a chunk arriving at input `port` of the segment's root."""
-    writer = SegmentWriter(graph, plan, logics, outlets, probes, flush_all)
+    writer = SegmentWriter(graph, plan, logics, outlets, probes, flush_all, tracked)
     writer.write_entry(port)
     variant = "profile" if probes is not None else "segment"
     name = f"{variant}_{plan.index}" + (f"_input_{port}" if port else "")
@@ -107,7 +114,9 @@ class SegmentWriter:
         outlets: dict[Output, OutletNames],
         probes: Probes | None,
         flush_all: Callable[[], None] | None,
+        tracked: bool,
     ) -> None:
+        self._tracked = tracked
         self._graph = graph
         self._plan = plan
         self._logics = logics
@@ -202,6 +211,10 @@ class SegmentWriter:
                 sent = self.bind(self._probes.sent, "sent")
                 self.line(f"{sent}[{self._position[self._node]}] += len({items})")
             self.line(f"{self.bind(outlet.items.extend, 'send_all')}({items})")
+            if outlet.origins is not None:
+                repeat = self.bind(itertools.repeat, "repeat")
+                self.line(f"{self.bind(outlet.origins.extend, 'send_origins')}({repeat}(origin, len({items})))")
+            self._flush_if_long(outlet)
 
     def mark(self, port: int) -> None:
         outlet = self._outlets.get(Output(self._node, port))
@@ -225,7 +238,10 @@ class SegmentWriter:
             if self._probes is not None:
                 self._received("len(chunk)")
             source = "results"
-            self.line(f"results = {self.bind(logic.on_chunk, 'on_chunk')}(chunk)")  # type: ignore[attr-defined]
+            if self._tracked:
+                self.line(f"results, origins = {self.bind(logic.on_tracked, 'on_tracked')}(chunk, origins)")
+            else:
+                self.line(f"results = {self.bind(logic.on_chunk, 'on_chunk')}(chunk)")
         if not (logic.whole_chunk and not self.wanted(0)):
             self._write_root(logic, source, port)
         if self._probes is not None:
@@ -243,8 +259,10 @@ class SegmentWriter:
                     self._received("0" if logic.whole_chunk else f"len({source})")
                     self._sent(f"len({source})")
                 self.line(f"{self.bind(outlet.items.extend, 'send_all')}({source})")
+                if outlet.origins is not None:
+                    self.line(f"{self.bind(outlet.origins.extend, 'send_origins')}(origins)")
             return
-        with self.loop(f"for t in {source}:"):
+        with self.loop(f"for t, origin in zip({source}, origins):" if self._tracked else f"for t in {source}:"):
             if logic.whole_chunk:
                 self.emit(0, "t")
             else:
@@ -261,9 +279,14 @@ class SegmentWriter:
 
     def _append(self, outlet: OutletNames, item: str) -> None:
         self.line(f"{self.bind(outlet.items.append, 'send')}({item})")
+        if outlet.origins is not None:
+            self.line(f"{self.bind(outlet.origins.append, 'send_origin')}(origin)")
         if self._loops > 1:
-            items = self.bind(outlet.items, "waiting")
-            self.line(f"if len({items}) >= {OVERFLOW}: {self.bind(outlet.flush, 'flush')}()")
+            self._flush_if_long(outlet)
+
+    def _flush_if_long(self, outlet: OutletNames) -> None:
+        items = self.bind(outlet.items, "waiting")
+        self.line(f"if len({items}) >= {OVERFLOW}: {self.bind(outlet.flush, 'flush')}()")
 
     def _switch(self) -> None:
         """Charge the time since the last switch to the operator that had it, and start on the current one."""
@@ -288,7 +311,8 @@ class SegmentWriter:
 
     def program(self, name: str, filename: str) -> Program:
         defaults = "".join(f", {bound}={bound}" for bound in self._bound)
-        head = f"def {name}(chunk{', *' if defaults else ''}{defaults}):"
+        arguments = "chunk, origins" if self._tracked else "chunk"
+        head = f"def {name}({arguments}{', *' if defaults else ''}{defaults}):"
         body = self._lines or ["    pass"]
         return Program(name, filename, "\n".join([head, *body, ""]), self._bound, (None, *self._origins))
 

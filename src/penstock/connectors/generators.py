@@ -60,12 +60,19 @@ class Beacon(Source):
         if number > 0:
             wanted = range(self.start + offset, self.start + offset + number)
             try:
-                tuples.extend(map(self.function, wanted) if self.function is not None else wanted)
+                self._make(wanted, tuples)
             except Exception:
                 if not tuples:  # otherwise they go first, and the next read comes back to the failing one
                     raise
         self._position = offset = offset + len(tuples)
         return Batch(tuples, offset, done=self.count is not None and offset >= self.count)
+
+    def _make(self, wanted: range, tuples: list[Any]) -> None:
+        if self.function is None:
+            tuples.extend(wanted)
+            return
+        for number in wanted:  # no map(): it would take a StopIteration of the function's for its own end
+            tuples.append(self.function(number))  # noqa: PERF401 — what came before a failure must be kept
 
     def _due(self, offset: int) -> int:
         if self.rate is None:

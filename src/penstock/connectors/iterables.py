@@ -163,6 +163,13 @@ class IteratorSource(PulledSource):
         _mark_consumed(self.iterator)
         self._start(self.iterator)
 
+    def skip(self, count: int) -> None:
+        """Go on behind the first `count` tuples: they were read by an earlier process that ran the same program."""
+        self._go_to(0)
+        assert self._iterator is not None
+        deque(islice(self._iterator, count), maxlen=0)
+        self._position = count
+
     def _used_up(self) -> FlowError:
         kind = type(self.iterator).__name__
         return FlowError(

@@ -30,14 +30,13 @@ class OperatorContext:
 
     def submit(self, item: Any, port: int = 0) -> None:
         """Send `item` out of output `port`."""
-        try:
-            self._outputs[port].append(item)
-        except IndexError:
-            raise IndexError(f"output port {port} does not exist; the operator has {len(self._outputs)}") from None
+        if not 0 <= port < len(self._outputs):
+            raise IndexError(f"output port {port} does not exist; the operator has {len(self._outputs)}")
+        self._outputs[port].append(item)
 
     def punctuate(self, port: int = 0) -> None:
         """Send a window punctuation out of output `port`."""
-        self._outputs[port].append(Punctuation.WINDOW)
+        self.submit(Punctuation.WINDOW, port)
 
 
 class Operator:

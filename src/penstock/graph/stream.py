@@ -6,7 +6,9 @@ before `pn.run` or `pn.submit`.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
 
 from penstock.errors import FlowError, user_location
@@ -192,6 +194,8 @@ class Stream(Generic[T]):
                 f"process() at {user_location()}: {type(operator).__name__} has {operator.inputs} inputs but "
                 f"{1 + len(others)} streams were given"
             )
+        if isinstance(operator, CoOperator) and not inspect.iscoroutinefunction(operator.run):
+            raise FlowError(f"process() at {user_location()}: {type(operator).__name__}.run must be an `async def`")
         draft = self._add(ops.Process(operator=operator), *others, name=name, kind=kind)
         streams: tuple[Stream[Any], ...] = tuple(
             Stream(self.flow, Output(draft.index, port)) for port in range(operator.outputs)
@@ -246,6 +250,7 @@ class Stream(Generic[T]):
         """
         if how not in ("inner", "left", "right", "full"):
             raise FlowError(f"join(how=) at {user_location()} must be inner, left, right or full, not {how!r}")
+        self._same_flow([right])
         if (self.key is None) != (right.key is None):
             raise FlowError(f"join() at {user_location()}: key_by(...) both sides, or neither")
         if where is not None:
@@ -342,15 +347,19 @@ class Stream(Generic[T]):
         _require_callable(function, "punctuate")
         return self._then(ops.Punctuate(function=function, before=before), name=name)
 
-    def delay(self, seconds: float, *, name: str | None = None) -> Stream[T]:
-        """Every tuple `seconds` later, in the same order."""
-        if not seconds >= 0:
+    def delay(self, seconds: float | timedelta, *, name: str | None = None) -> Stream[T]:
+        """Every tuple `seconds` later, in the same order; what is still waiting at the end of the stream goes at once.
+
+        While very many tuples wait, the source waits too.
+        """
+        number = seconds.total_seconds() if isinstance(seconds, timedelta) else seconds
+        if not isinstance(number, int | float) or not number >= 0:
             raise FlowError(f"delay() at {user_location()} needs a number of seconds, not {seconds!r}")
-        return self._then(ops.Delay(seconds=seconds), name=name)
+        return self._then(ops.Delay(seconds=number), name=name)
 
     def throttle(self, rate: float, *, name: str | None = None) -> Stream[T]:
         """At most `rate` tuples a second; what comes faster waits, and the source with it."""
-        if not rate > 0:
+        if not isinstance(rate, int | float) or not rate > 0:
             raise FlowError(f"throttle() at {user_location()} needs a rate above 0, not {rate!r}")
         return self._then(ops.Throttle(rate=rate), name=name)
 
@@ -369,7 +378,7 @@ class Stream(Generic[T]):
         Each tuple of `acknowledgements` acknowledges one, or `count(tuple)`; it usually comes back from downstream
         through `flow.feedback()`. What is still held at the end of the stream is released.
         """
-        if limit < 1:
+        if not isinstance(limit, int) or limit < 1:
             raise FlowError(f"gate(limit=) at {user_location()} must be at least 1, not {limit!r}")
         return self._then(ops.Gate(limit=limit, acknowledges=count), acknowledgements, name=name)
 
@@ -406,6 +415,12 @@ class Stream(Generic[T]):
         if not (isinstance(target, list) or hasattr(target, "write") or callable(target)):
             raise FlowError(
                 f"sink() at {user_location()} needs a Sink, a function or a list, not {type(target).__name__}"
+            )
+        missing = [method for method in ("open", "close") if not callable(getattr(target, method, None))]
+        if missing and hasattr(target, "write") and not isinstance(target, list):
+            raise FlowError(
+                f"sink() at {user_location()}: {type(target).__name__} has write() but lacks {' and '.join(missing)}(), "
+                "so it is no Sink; pass its write method to have it called per tuple, or pn.files.write(path)"
             )
         self._add(ops.Write(target=target), name=name)
         return self

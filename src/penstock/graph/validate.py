@@ -53,11 +53,10 @@ def _dangling(graph: Graph) -> Iterator[str]:
 
 def _missing_keys(graph: Graph) -> Iterator[str]:
     for node in graph:
-        control = node.operation.control
-        if node.kind == "partitioned" and any(
-            entry.key is None for port, entry in enumerate(node.inputs) if port not in control
-        ):
-            yield f"{_at(node)} is partitioned but its input has no key; put key_by(...) before it"
+        for port, entry in enumerate(node.inputs if node.kind == "partitioned" else ()):
+            if entry.key is None:
+                which = "its input" if len(node.inputs) == 1 else f"its input {port}"
+                yield f"{_at(node)} is partitioned but {which} has no key; put key_by(...) before it"
 
 
 def _cycles(graph: Graph) -> Iterator[str]:

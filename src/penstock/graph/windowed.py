@@ -59,11 +59,11 @@ class WindowedStream(Generic[T]):
             raise FlowError(f"apply() at {user_location()} needs a function, not {function!r}")
         return self._then(ops.Apply(window=self._window, function=function), name)
 
-    def late_stream(self) -> Stream[T]:
+    def late_stream(self, *, name: str | None = None) -> Stream[T]:
         """The tuples that came after all of their windows had closed. Asking for it is what keeps them."""
         if self._late is None:
             flow = self._stream.flow
-            draft = flow._add(ops.Union(), [[]], [None], name=flow._fresh_name("late"))
+            draft = flow._add(ops.Union(), [[]], [None], name=name or flow._fresh_name("late"))
             self._late = Stream(flow, Output(draft.index, 0))
             if self._operators:
                 flow._connect(draft.index, 0, Output(self._operators[0], 1))

@@ -110,6 +110,26 @@ class Logic:
         """Write the code that handles the tuple in variable `item` of input `port`."""
         raise NotImplementedError(type(self).__name__)
 
+    def on_chunk(self, chunk: list[Any]) -> list[Any]:
+        """Where `whole_chunk` is set: the outputs for a chunk of tuples."""
+        raise NotImplementedError(type(self).__name__)
+
+    def on_tracked(self, chunk: list[Any], origins: list[int]) -> tuple[list[Any], list[int]]:
+        """The same where the origin of each tuple must be known: the outputs, and the origin of each of them.
+
+        As many outputs as tuples belong to them one by one. Otherwise only asking for each tuple by itself can tell;
+        how a stream is cut into chunks must make no difference.
+        """
+        outputs = self.on_chunk(chunk)
+        if len(outputs) == len(chunk):
+            return outputs, origins
+        outputs, found = [], []
+        for item, origin in zip(chunk, origins, strict=True):
+            results = self.on_chunk([item])
+            outputs += results
+            found += [origin] * len(results)
+        return outputs, found
+
     def on_mark(self, port: int, emit: Emit) -> None:
         """A window punctuation arrived at input `port`."""
 
@@ -131,6 +151,23 @@ class Logic:
     def backlog(self, port: int) -> int:
         """Tuples of input `port` held until another input catches up; readers of that input are slowed down."""
         return 0
+
+    # State that outlives this object: keyed state is found in attributes of type `KeyedState`.
+
+    def save(self, state: Any) -> Any:
+        """One key's state as a value to store."""
+        return state
+
+    def load(self, key: Any, saved: Any) -> Any:
+        """The state of `key` from what `save` gave."""
+        return saved
+
+    def snapshot(self) -> Any:
+        """State that belongs to no key, or None where there is none."""
+        return None
+
+    def restore(self, saved: Any) -> None:
+        """Take back what `snapshot` gave."""
 
     def counters(self) -> dict[str, int]:
         """Things worth counting, such as late tuples, for `job.metrics()`."""

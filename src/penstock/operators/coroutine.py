@@ -1,8 +1,8 @@
 """Runs an operator with its own driver loop (`pn.CoOperator`) whenever what it waits for is there (C-Stream §3.2).
 
 The driver keeps a queue per input. A tuple that arrives is queued; the coroutine is resumed only when its wait can be
-answered: true once the tuples asked for are there, false once ports have closed so that they never can be. `push` never
-suspends here: outputs go straight to the operator's buffers.
+answered: true once the tuples asked for are there, false once ports have closed so that they never can be. `push` puts
+outputs into the operator's buffers and suspends when one is full, until what it holds has been sent.
 """
 
 from __future__ import annotations
@@ -13,7 +13,10 @@ from typing import Any
 
 from penstock.clock import Clock
 from penstock.graph.operator import CoContext, CoOperator
-from penstock.tuples import Punctuation
+from penstock.tuples import CHUNK, Punctuation
+
+# Outputs that one tuple may bring before they are sent on, so that memory stays bounded however many it brings.
+MOST_BUFFERED = 4 * CHUNK
 
 
 class Wait:
@@ -28,6 +31,12 @@ class Wait:
         while (answer := self.answer()) is None:
             yield self
         return answer
+
+
+class Room(Wait):
+    """A request for room in an output buffer."""
+
+    __slots__ = ()
 
 
 class Driver(CoContext):
@@ -75,20 +84,35 @@ class Driver(CoContext):
             raise IndexError(f"pop({port}): no tuple is there; wait for one first") from None
 
     async def push(self, item: Any, port: int = 0) -> None:
-        self._outputs[port].append(item)
+        if not 0 <= port < len(self._outputs):
+            raise IndexError(f"output port {port} does not exist; the operator has {len(self._outputs)}")
+        buffer = self._outputs[port]
+        buffer.append(item)
+        if len(buffer) >= MOST_BUFFERED:
+            await Room(lambda: True if len(buffer) < MOST_BUFFERED else None)
 
     # ----------------------------------------------------------------------------------- called by the system
 
-    def process(self, t: Any, port: int) -> None:
-        """A tuple arrived. After the operator has completed, tuples are dropped: nobody will ask for them."""
-        if not self._completed:
-            self._queues[port].append(t)
-            self._resume()
+    def process(self, t: Any, port: int) -> Driver | None:
+        """A tuple arrived. After the operator has completed, tuples are dropped: nobody will ask for them.
 
-    def on_punctuation(self, mark: Punctuation, port: int) -> None:
-        if mark is Punctuation.FINAL:
-            self._closed[port] = True
-            self._resume()
+        Returns the driver itself while it waits for room: `go_on` when its outputs have been sent.
+        """
+        if self._completed:
+            return None
+        self._queues[port].append(t)
+        return self.go_on()
+
+    def on_punctuation(self, mark: Punctuation, port: int) -> Driver | None:
+        if mark is not Punctuation.FINAL:
+            return None
+        self._closed[port] = True
+        return self.go_on()
+
+    def go_on(self) -> Driver | None:
+        """Resume the operator as far as it can go; returns the driver itself while it waits for room."""
+        self._resume()
+        return self if isinstance(self._waiting, Room) else None
 
     def close(self) -> None:
         self._coroutine.close()
@@ -103,5 +127,6 @@ class Driver(CoContext):
             self._waiting = self._coroutine.send(None)
         except StopIteration:
             self._completed = True
+            self._waiting = None
             for queue in self._queues:
                 queue.clear()

@@ -21,6 +21,13 @@ class DynamicFilterLogic(Logic):
         self.operation: DynamicFilter = node.operation
         self.values = set(self.operation.initial)
 
+    def snapshot(self) -> Any:
+        return self.values
+
+    def restore(self, saved: Any) -> None:
+        self.values.clear()
+        self.values.update(saved)
+
     def write(self, w: Writer, item: str, port: int) -> None:
         if port == 1:
             w.line(f"{w.bind(self.change, 'change')}({item})")

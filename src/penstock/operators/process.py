@@ -18,7 +18,7 @@ from penstock.graph.graph import Node
 from penstock.graph.operations import Process
 from penstock.graph.operator import CoOperator, Operator, OperatorContext
 from penstock.operators.base import Emit, KeyedState, Logic, Writer
-from penstock.operators.coroutine import Driver
+from penstock.operators.coroutine import MOST_BUFFERED, Driver
 from penstock.operators.keys import write_key
 from penstock.tuples import Punctuation
 
@@ -54,16 +54,33 @@ class ProcessLogic(Logic):
         self.outputs: list[list[Any]] = [[] for _ in range(node.operation.outputs)]
         self.inline = _only_returns(self.prototype) and node.operation.outputs <= 1 and node.operation.inputs == 1
         self.ends_segment = not self.inline
+        self.final: set[int] = set()  # inputs that have ended
         self.closed = False
 
     def make(self, key: Any) -> Operator | Driver:
-        """A copy of the prototype for `key`, opened."""
-        instance = copy.deepcopy(self.prototype)
-        if isinstance(instance, CoOperator):
-            return Driver(instance, self.node.name, self.outputs, key=key, clock=self.clock)
-        context = OperatorContext(self.node.name, 0, key=key, clock=self.clock)
-        context._outputs = self.outputs
-        instance.open(context)
+        """A copy of the prototype for `key`, opened, and told which inputs have ended before the key was first met."""
+        prototype = copy.deepcopy(self.prototype)
+        instance: Operator | Driver
+        if isinstance(prototype, CoOperator):
+            instance = Driver(prototype, self.node.name, self.outputs, key=key, clock=self.clock)
+        else:
+            context = OperatorContext(self.node.name, 0, key=key, clock=self.clock)
+            context._outputs = self.outputs
+            instance = prototype
+            instance.open(context)
+        for port in sorted(self.final):
+            rest = self.absorb(instance.on_punctuation(Punctuation.FINAL, port))
+            while rest is not None and not isinstance(rest, Driver):  # a driver goes on with its first tuple
+                rest = self.go_on(rest)
+        return instance
+
+    def save(self, state: Any) -> Any:
+        return state.snapshot()
+
+    def load(self, key: Any, saved: Any) -> Any:
+        instance = self.make(key)
+        assert isinstance(instance, Operator), "a suspended loop cannot be stored"
+        instance.restore(saved)
         return instance
 
     def open(self) -> None:
@@ -92,7 +109,14 @@ class ProcessLogic(Logic):
         if port in self.node.operation.control:
             w.line(f"{w.bind(self.refuse_outputs, 'refuse_outputs')}({process}({item}, {port}))")
             return
-        w.line(f"{w.bind(self.absorb, 'absorb')}({process}({item}, {port}))")
+        rest = w.variable("rest")
+        w.line(f"{rest} = {w.bind(self.absorb, 'absorb')}({process}({item}, {port}))")
+        self._write_buffers(w)
+        with w.loop(f"while {rest} is not None:"):
+            w.line(f"{rest} = {w.bind(self.go_on, 'go_on')}({rest})")
+            self._write_buffers(w)
+
+    def _write_buffers(self, w: Writer) -> None:
         for output, buffer in enumerate(self.outputs):
             name = w.bind(buffer, "buffer")
             with w.block(f"if {name}:"):
@@ -109,15 +133,26 @@ class ProcessLogic(Logic):
             with w.block("else:"):
                 w.emit(output, out)
 
-    def absorb(self, result: Any) -> None:
-        """Put what `process` returned or yields behind what it submits, in the order in which that happens."""
-        if result is None:
-            return
+    def absorb(self, result: Any) -> Any:
+        """Put what `process` returned or yields behind what it submits, in the order in which that happens.
+
+        Returns None, or what is left when a buffer is full: `go_on` with it once the buffers have been sent.
+        """
+        if result is None or isinstance(result, Driver):
+            return result
         if not self.outputs:
             raise TypeError(f"an operator without outputs must not return tuples: {result!r}")
         first = self.outputs[0]
-        for item in outputs_of(result):
+        items = iter(outputs_of(result))
+        for item in items:
             first.append(item)
+            if len(first) >= MOST_BUFFERED:
+                return items
+        return None
+
+    def go_on(self, rest: Any) -> Any:
+        """Absorb more of what a full buffer interrupted."""
+        return self.absorb(rest.go_on() if isinstance(rest, Driver) else rest)
 
     def refuse_outputs(self, result: Any) -> None:
         """A control port may change state but never produce output, or a feedback loop could block itself."""
@@ -136,14 +171,18 @@ class ProcessLogic(Logic):
 
     def _punctuate(self, mark: Punctuation, port: int, emit: Emit) -> None:
         for instance in list(self.instances.values()):
-            self.absorb(instance.on_punctuation(mark, port))
+            rest = self.absorb(instance.on_punctuation(mark, port))
             self._send(emit)
+            while rest is not None:
+                rest = self.go_on(rest)
+                self._send(emit)
 
     def on_mark(self, port: int, emit: Emit) -> None:
         if not self.inline:
             self._punctuate(Punctuation.WINDOW, port, emit)
 
     def on_port_final(self, port: int, emit: Emit) -> None:
+        self.final.add(port)
         if not self.inline:
             self._punctuate(Punctuation.FINAL, port, emit)
 

@@ -42,6 +42,12 @@ class ScanLogic(Logic):
         self.keyed = node.kind == "partitioned"
         self.cell = [None if self.keyed else initial(None)]
 
+    def snapshot(self) -> Any:
+        return None if self.keyed else self.cell
+
+    def restore(self, saved: Any) -> None:
+        self.cell[:] = saved
+
     def write(self, w: Writer, item: str, port: int) -> None:
         out, state = w.variable("t"), w.variable("state")
         function = w.bind(self.function, "scan")

@@ -8,8 +8,12 @@ from penstock.graph.operations import Split
 from penstock.operators.base import Logic, Writer
 
 
+# Python's compiler takes chains of some hundred `elif`s; longer ones are cut into groups.
+_GROUP = 64
+
+
 class SplitLogic(Logic):
-    """Writes a chain of `if index == 0: … elif index == 1: …`."""
+    """Writes a chain of `if index == 0: … elif index == 1: …`, in groups where there are many outputs."""
 
     nests = True
 
@@ -18,8 +22,18 @@ class SplitLogic(Logic):
         assert isinstance(operation, Split)
         index = w.variable("index")
         w.line(f"{index} = {w.bind(operation.function, 'split')}({item})")
-        for output in range(operation.ways):
-            with w.block(f"{'el' if output else ''}if {index} == {output}:"):
+        if operation.ways <= _GROUP:
+            self._write_outputs(w, item, index, range(operation.ways))
+            return
+        for start in range(0, operation.ways, _GROUP):
+            with w.block(f"{'el' if start else ''}if {index} < {start + _GROUP}:"):
+                self._write_outputs(w, item, index, range(start, min(start + _GROUP, operation.ways)))
+        with w.block("else:"):
+            w.line(f"{w.bind(self.refuse, 'refuse')}({index})")
+
+    def _write_outputs(self, w: Writer, item: str, index: str, outputs: range) -> None:
+        for output in outputs:
+            with w.block(f"{'' if output == outputs.start else 'el'}if {index} == {output}:"):
                 w.emit(output, item) if w.wanted(output) else w.line("pass")
         with w.block(f"elif not {index} < 0:"):
             w.line(f"{w.bind(self.refuse, 'refuse')}({index})")

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Protocol
 
-from penstock.compiler.plan import Plan
 from penstock.optimizer.profile import Profile
 
 
@@ -38,6 +37,13 @@ class JobMetrics:
     operators: Mapping[str, OperatorMetrics]
 
 
+class Explained(Protocol):
+    """A plan: `str(plan)` explains it, `plan.code()` shows the generated functions."""
+
+    def __str__(self) -> str: ...
+    def code(self) -> str: ...
+
+
 class Running(Protocol):
     """What a platform must offer for a job."""
 
@@ -62,7 +68,7 @@ class Job:
     (10, 'completed', 1000)
     """
 
-    def __init__(self, name: str, plan: Plan, running: Running) -> None:
+    def __init__(self, name: str, plan: Explained, running: Running) -> None:
         self.name = name
         self.plan = plan
         self._running = running

@@ -5,23 +5,29 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from penstock.compiler.plan import Plan
 from penstock.errors import PlatformError
 from penstock.graph.flow import Flow
 from penstock.platforms import local
-from penstock.platforms.job import Job
+from penstock.platforms.job import Explained, Job
 
 PLATFORMS = ("spark", "local")
+_SPARK_OPTIONS = ("master", "checkpoint", "trigger", "conf", "spark", "log")
 
 
 def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     """Start `flow` on a platform and return its job at once.
 
-    Options of on="local": `threading=`, `threads=`, `pes=`, `clock=`.
+    Options of on="local": `threading=`, `threads=`, `pes=`, `clock=`. Options of on="spark": `master=` ("local[*]" by
+    default), `checkpoint=` (a folder from which a stopped or killed job goes on), `trigger=` (such as "1s": how often a
+    batch starts; as soon as there is data by default), `conf=` (Spark settings), `spark=` (a session of your own),
+    `log=` (a Spark log level).
     """
     graph = flow.graph()
     if on == "local":
         return local.submit(graph, **_known(options, ("threading", "threads", "pes", "clock", "profile"), on))
+    if on == "spark":
+        job: Job = _spark().submit(graph, **_known(options, _SPARK_OPTIONS, on))
+        return job
     raise _no_platform(on)
 
 
@@ -46,11 +52,14 @@ def run(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     return job
 
 
-def plan(flow: Flow, *, cores: int | None = None, on: str = "local") -> Plan:
+def plan(flow: Flow, *, cores: int | None = None, on: str = "local") -> Explained:
     """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened."""
     graph = flow.graph()
     if on == "local":
         return replace(local.plan(graph), cores=cores)
+    if on == "spark":
+        explained: Explained = _spark().plan(graph, cores)
+        return explained
     raise _no_platform(on)
 
 
@@ -61,7 +70,15 @@ def _known(options: dict[str, Any], names: tuple[str, ...], on: str) -> dict[str
     return options
 
 
+def _spark() -> Any:
+    try:
+        from penstock.platforms.spark import submit as platform
+    except ImportError as error:
+        raise PlatformError(
+            f"on='spark' needs a package that is missing ({error}): pip install penstock again, or use on='local'"
+        ) from error
+    return platform
+
+
 def _no_platform(on: str) -> PlatformError:
-    if on == "spark":
-        return PlatformError("the Spark platform is not part of this version yet; use on='local'")
     return PlatformError(f"on= must be one of {', '.join(PLATFORMS)}, not {on!r}")

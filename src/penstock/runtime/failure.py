@@ -34,8 +34,11 @@ def segment_error(error: Exception, programs: Mapping[str, Program], graph: Grap
     origin = program.origin(frame.tb_lineno)
     if origin is None:
         raise error
-    item = frame.tb_frame.f_locals.get(origin.item)
-    return operator_error(error, graph.nodes[origin.node], item=item, origin=origin, itself=frame.tb_next is None)
+    names = frame.tb_frame.f_locals
+    item = names.get(origin.item)
+    wrapped = operator_error(error, graph.nodes[origin.node], item=item, origin=origin, itself=frame.tb_next is None)
+    wrapped.origin = names.get("origin")
+    return wrapped
 
 
 def operator_error(

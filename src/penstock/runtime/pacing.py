@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from penstock.operators.base import Logic
@@ -26,6 +27,31 @@ MOST_HELD = 8 * CHUNK
 _LOOK_AGAIN = 0.02
 
 
+@dataclass(eq=False, slots=True)
+class Watched:
+    """An input that one source feeds while others feed the operator's other inputs. Belongs to that source's thread."""
+
+    segment: Segment
+    logic: Logic
+    port: int
+    others: set[str]
+    look_at: int = MOST_HELD  # `segment.received` at which the input can first be overfull
+
+    def overfull(self) -> bool:
+        """True while more than `MOST_HELD` tuples are held.
+
+        Counting them may mean asking every key, so it is done only when enough tuples have come since the last count.
+        The count is made under the segment's lock: keys come and go while another thread runs the operator.
+        """
+        if self.segment.received <= self.look_at:
+            return False
+        assert self.segment.lock is not None, "several sources meet here"
+        with self.segment.lock:  # freed by the thread that holds it, when its turn is drained; we hold nothing else
+            held, received = self.logic.backlog(self.port), self.segment.received
+        self.look_at = received + MOST_HELD - held
+        return held > MOST_HELD
+
+
 class Pacer:
     """Knows which sources feed which inputs of operators with several."""
 
@@ -34,19 +60,21 @@ class Pacer:
         self._condition = threading.Condition()
         self._waiting: set[str] = set()
         feeds: dict[int, set[str]] = {s.index: {s.root.name} if s.root.is_source else set() for s in segments}
-        ports: dict[tuple[int, int], set[str]] = {}
+        ports: dict[int, dict[int, set[str]]] = {}
         for segment in segments:
             for outlet in segment.outlets.values():
                 for target in outlet.targets:
                     feeds[target.segment.index] |= feeds[segment.index]
-                    ports.setdefault((target.segment.index, target.port), set()).update(feeds[segment.index])
-        self._watched: dict[str, list[tuple[Logic, int, set[str]]]] = {}
-        for (index, port), sources in ports.items():
+                    into = ports.setdefault(target.segment.index, {})
+                    into.setdefault(target.port, set()).update(feeds[segment.index])
+        self._watched: dict[str, list[Watched]] = {}
+        for index, into in ports.items():
             root = segments[index].root
-            others = set().union(*(s for (i, p), s in ports.items() if i == index and p != port)) - sources
-            if len(root.inputs) > 1 and others:
-                for source in sources:
-                    self._watched.setdefault(source, []).append((logics[root.index], port, others))
+            for port, sources in into.items():
+                others = set().union(*(feeding for other, feeding in into.items() if other != port)) - sources
+                for source in sources if others else ():
+                    watched = Watched(segments[index], logics[root.index], port, others)
+                    self._watched.setdefault(source, []).append(watched)
 
     def pace(self, source: SourceLoop) -> None:
         """Called by a source's thread after each chunk: returns when it may read on."""
@@ -55,24 +83,25 @@ class Pacer:
             return
         if self._waiting:
             self.wake()
-        if any(logic.backlog(port) > MOST_HELD for logic, port, _ in watched):
-            self._wait(source, watched)
+        for entry in watched:
+            if entry.overfull():
+                self._wait(source, entry)
 
-    def _wait(self, source: SourceLoop, watched: list[tuple[Logic, int, set[str]]]) -> None:
+    def _wait(self, source: SourceLoop, entry: Watched) -> None:
+        """Wait until `entry` has room, or nobody is left who could make some."""
         name = source.segment.root.name
-        live = {loop.segment.root.name for loop in source.pe.sources}
+        while not self._stop.is_set():
+            with self._condition:
+                self._waiting.add(name)
+                busy = {loop.segment.root.name for loop in source.pe.sources if not loop.ended} - self._waiting
+                if entry.others & busy:
+                    self._condition.wait(_LOOK_AGAIN)  # freed by the next chunk of another source, or by its end
+                else:
+                    break
+            if not entry.overfull():
+                break
         with self._condition:
-            self._waiting.add(name)
-            try:
-                while not self._stop.is_set() and self._must_wait(source, live, watched):
-                    self._condition.wait(_LOOK_AGAIN)
-            finally:
-                self._waiting.discard(name)
-
-    def _must_wait(self, source: SourceLoop, live: set[str], watched: list[tuple[Logic, int, set[str]]]) -> bool:
-        ended = {loop.segment.root.name for loop in source.pe.sources if loop.ended}
-        busy = live - ended - self._waiting
-        return any(logic.backlog(port) > MOST_HELD and others & busy for logic, port, others in watched)
+            self._waiting.discard(name)
 
     def wake(self) -> None:
         """Let waiting sources look again."""

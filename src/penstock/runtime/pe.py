@@ -7,12 +7,14 @@ relief thread only where a source reads an iterator.
 
 How a run ends: every source sends a final punctuation when it is read to its end, and the run is over when all have.
 An error or a cancel ends it earlier: each thread stops at its next chunk. A thread that is inside a function of the
-user's and does not come back is given up after `PATIENCE`; it is a daemon and delivers nothing any more.
+user's and does not come back is given up after `PATIENCE`: it gets a `GivenUp` raised inside it, which ends Python code
+at once and a blocking call when it returns, so it delivers nothing any more. It is a daemon in any case.
 In every case each operator is closed once, by the thread that notices that all have ended.
 """
 
 from __future__ import annotations
 
+import ctypes
 import threading
 import time
 from collections.abc import Iterable
@@ -39,6 +41,10 @@ from penstock.runtime.timer import Timer
 PATIENCE = 1.0
 
 
+class GivenUp(BaseException):
+    """Raised inside a thread that a stopped job no longer waits for."""
+
+
 def traits_of(logic: Logic) -> Traits:
     """What the cut into segments needs to know of `logic`."""
     return Traits(logic.ends_segment, logic.whole_chunk, logic.nests)
@@ -62,6 +68,7 @@ class PE:
         self._closed = False
         self._ended: float | None = None
         self._started: float | None = None
+        self._patience: float | None = None  # until when threads of a stopped run are waited for
         self.pacer = Pacer(self.segments, self.logics, self._stop)
         self.sources = [
             SourceLoop(self, segment, as_source(segment.root.operation.source))
@@ -128,17 +135,18 @@ class PE:
             self._join(self.timer.thread)
         if self.relief is not None:
             self._join(self.relief.thread)
-        self._close_all(failed=self._error is not None)
+        self._close_all(failed=self._error is not None or self._cancelled)
         with self._changed:
             self._ended = time.monotonic()
             self._changed.notify_all()
 
     def _join(self, thread: threading.Thread) -> None:
-        deadline = None
         while thread.is_alive():
             if self._stop.is_set():
-                deadline = deadline or time.monotonic() + PATIENCE
-                if time.monotonic() >= deadline:
+                if self._patience is None:  # one for all threads, however many are stuck
+                    self._patience = time.monotonic() + PATIENCE
+                if time.monotonic() >= self._patience:
+                    _give_up(thread)
                     return
                 thread.join(0.01)
             else:
@@ -164,6 +172,8 @@ class PE:
 
     def fail(self, error: BaseException) -> None:
         """Stop the run because of `error`; the first one is the one reported."""
+        if self._ended is not None or isinstance(error, GivenUp):
+            return  # a thread that was given up has nothing to say any more
         if self._error is None:
             self._error = error
         self._interrupt()
@@ -228,3 +238,9 @@ class PE:
         for helper in (self.timer, self.relief):
             if helper is not None:
                 yield helper.thread
+
+
+def _give_up(thread: threading.Thread) -> None:
+    """Have `GivenUp` raised in `thread` as soon as it runs Python code again."""
+    if thread.ident is not None:
+        ctypes.pythonapi.PyThreadState_SetAsyncExc(ctypes.c_ulong(thread.ident), ctypes.py_object(GivenUp))

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.compiler.codegen import OutletNames, Probes, Program, write_program
+from penstock.compiler.codegen import OVERFLOW, OutletNames, Probes, Program, write_program
 from penstock.compiler.segments import SegmentPlan
 from penstock.errors import OperatorError, PenstockError
 from penstock.graph.graph import Graph, Output
@@ -34,15 +34,26 @@ class Entry(NamedTuple):
     port: int
 
 
+class TrackedChunk(list[Any]):
+    """A chunk whose tuples have origins: numbers that give their order in the stream, across parallel channels."""
+
+    __slots__ = ("origins",)
+
+    def __init__(self, items: list[Any], origins: list[int]) -> None:
+        super().__init__(items)
+        self.origins = origins
+
+
 class Outlet:
     """An output port read by other segments: tuples collect here until they are handed over."""
 
-    __slots__ = ("forwards_marks", "items", "output", "segment", "targets")
+    __slots__ = ("forwards_marks", "items", "origins", "output", "segment", "targets")
 
-    def __init__(self, segment: Segment, output: Output, forwards_marks: bool) -> None:
+    def __init__(self, segment: Segment, output: Output, forwards_marks: bool, tracked: bool) -> None:
         self.segment = segment
         self.output = output
         self.items: list[Any] = []
+        self.origins: list[int] | None = [] if tracked else None
         self.targets: list[Entry] = []
         self.forwards_marks = forwards_marks
 
@@ -51,6 +62,9 @@ class Outlet:
         if self.items:
             chunk = self.items[:]
             self.items.clear()
+            if self.origins is not None:
+                chunk = TrackedChunk(chunk, self.origins[:])
+                self.origins.clear()
             for target in self.targets:
                 self.segment.turn.push(target, chunk)
 
@@ -69,7 +83,16 @@ class Outlet:
 class Segment:
     """One compiled segment of one run."""
 
-    def __init__(self, graph: Graph, plan: SegmentPlan, logics: dict[int, Logic], sampler: Sampler | None) -> None:
+    def __init__(
+        self,
+        graph: Graph,
+        plan: SegmentPlan,
+        logics: dict[int, Logic],
+        sampler: Sampler | None,
+        tracked: bool = False,
+    ) -> None:
+        self.tracked = tracked
+        self.origin = 0  # of what operators say between tuples, where tracked
         self.graph = graph
         self.plan = plan
         self.index = plan.index
@@ -81,13 +104,13 @@ class Segment:
         self.mailbox: deque[list[Any] | Punctuation] = deque()  # what came back through a feedback loop
         several_inputs = len(self.root.inputs) > 1
         self.outlets = {
-            output: Outlet(self, output, logics[output.node].forwards_marks and not several_inputs)
+            output: Outlet(self, output, logics[output.node].forwards_marks and not several_inputs, tracked)
             for output in plan.outlets
         }
         self._hand_overs = [outlet.hand_over for outlet in self.outlets.values()]
         self._programs: dict[str, Program] = {}
-        self._functions: dict[int, Callable[[list[Any]], None]] = {}
-        self._profiled: dict[int, Callable[[list[Any]], None]] = {}
+        self._functions: dict[int, Callable[..., None]] = {}
+        self._profiled: dict[int, Callable[..., None]] = {}
         self._waiting_finals: dict[int, int] = {}
         self._open_ports: set[int] = set()
         self.probes = Probes([0.0] * len(plan.nodes), [0] * len(plan.nodes), [0] * len(plan.nodes), time.perf_counter)
@@ -115,15 +138,18 @@ class Segment:
     def _comes_back(self, stream: Output) -> bool:
         return isinstance(self.graph.nodes[stream.node].operation, Feedback)
 
-    def _compile(self, port: int, probes: Probes | None) -> Callable[[list[Any]], None]:
+    def _compile(self, port: int, probes: Probes | None) -> Callable[..., None]:
         program = self.program(port, probes)
         self._programs[program.filename] = program
         return program.function()
 
     def program(self, port: int = 0, probes: Probes | None = None) -> Program:
         """The text of the function for input `port`."""
-        names = {o: OutletNames(outlet.items, outlet.flush, outlet.mark) for o, outlet in self.outlets.items()}
-        return write_program(self.graph, self.plan, self.logics, names, port, probes, self.flush_all)
+        names = {
+            output: OutletNames(outlet.items, outlet.flush, outlet.mark, outlet.origins)
+            for output, outlet in self.outlets.items()
+        }
+        return write_program(self.graph, self.plan, self.logics, names, port, probes, self.flush_all, self.tracked)
 
     # -------------------------------------------------------------------------------------------------- running
 
@@ -145,7 +171,9 @@ class Segment:
         self.received += len(chunk)
         sampler = self.sampler
         try:
-            if sampler is not None and sampler.wants(chunk):
+            if isinstance(chunk, TrackedChunk):
+                self._functions[port](chunk, chunk.origins)
+            elif sampler is not None and sampler.wants(chunk):
                 self._profile_function(port)(chunk)
             else:
                 self._functions[port](chunk)
@@ -154,7 +182,7 @@ class Segment:
         except Exception as error:
             raise segment_error(error, self._programs, self.graph) from error
 
-    def _profile_function(self, port: int) -> Callable[[list[Any]], None]:
+    def _profile_function(self, port: int) -> Callable[..., None]:
         function = self._profiled.get(port)
         if function is None:
             function = self._profiled[port] = self._compile(port, self.probes)
@@ -167,9 +195,18 @@ class Segment:
                 return
             if any(item is Punctuation.WINDOW for item in tuples):
                 for item in tuples:
-                    outlet.mark() if item is Punctuation.WINDOW else outlet.items.append(item)
+                    if item is Punctuation.WINDOW:
+                        outlet.mark()
+                        continue
+                    outlet.items.append(item)
+                    if outlet.origins is not None:
+                        outlet.origins.append(self.origin)
             else:
                 outlet.items.extend(tuples)
+                if outlet.origins is not None:
+                    outlet.origins.extend([self.origin] * len(tuples))
+                if len(outlet.items) >= OVERFLOW:  # a million keys may speak at the end of a stream
+                    outlet.flush()
 
         return emit
 
@@ -198,6 +235,20 @@ class Segment:
             outlet.hand_over()
             for target in outlet.targets:
                 self.turn.push(target, Punctuation.FINAL)
+
+    def finish_port(self, node: int, port: int, turn: Turn) -> None:
+        """Tell one operator that nothing more comes at input `port`; for runs that know the end by other means."""
+        self.turn = turn
+        self._ask(node, "at the end of the stream", self.logics[node].on_port_final, port, self._emit(node))
+        for hand_over in self._hand_overs:
+            hand_over()
+
+    def finish_operator(self, node: int, turn: Turn) -> None:
+        """Tell one operator that nothing more comes at all."""
+        self.turn = turn
+        self._ask(node, "at the end of the stream", self.logics[node].on_final, self._emit(node))
+        for hand_over in self._hand_overs:
+            hand_over()
 
     @property
     def ended(self) -> bool:

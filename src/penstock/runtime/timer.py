@@ -70,8 +70,11 @@ class Timer:
             with segment.lock:
                 if segment.ended or not self._is_due(segment, now):
                     continue
-                segment.tick(now, turn)
-                turn.drain()  # under the lock, or a tuple could overtake what the tick released
+                try:
+                    segment.tick(now, turn)
+                finally:
+                    turn.run_pending()  # under the lock, or a tuple could overtake what the tick released
+            turn.drain()  # not under the lock: what goes back through a feedback loop may come to this segment again
 
     @staticmethod
     def _is_due(segment: Segment, now: float) -> bool:

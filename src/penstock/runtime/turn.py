@@ -54,21 +54,27 @@ class Turn:
 
     def drain(self) -> None:
         """Run segments until nothing is left, then what came back through feedback loops, until that is done too."""
-        self._run_pending()
-        while self._mailboxes:
+        self.run_pending()
+        # After an error nothing may come back: it could let tuples pass that follow the one that failed.
+        while self._mailboxes and self._error is None:
             self._run_mailbox(self._mailboxes.pop())
         if self._error is not None:
             error, self._error = self._error, None
             raise error
 
     def drain_nested(self) -> None:
-        """The same from inside a segment that is not done with its item; feedback waits until it is."""
-        self._run_pending()
-        if self._error is not None:
-            error, self._error = self._error, None
-            raise error
+        """The same from inside a segment that is not done with its item; feedback waits until it is.
 
-    def _run_pending(self) -> None:
+        Raises only what failed further down. An error of another branch does not concern the segment that waits.
+        """
+        outer, self._error = self._error, None
+        self.run_pending()
+        inner, self._error = self._error, outer
+        if inner is not None:
+            raise inner
+
+    def run_pending(self) -> None:
+        """Run segments until nothing is left but what came back through feedback loops; errors are kept for `drain`."""
         held: list[threading.Lock] = []
         try:
             while self._order:
@@ -99,7 +105,7 @@ class Turn:
             while segment.mailbox:
                 item = segment.mailbox.popleft()
                 self._run_items(segment, [(Entry(segment, 0), item)])
-                self._run_pending()
+                self.run_pending()
         finally:
             if lock is not None:
                 lock.release()

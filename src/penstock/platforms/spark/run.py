@@ -1,0 +1,385 @@
+"""A job on Spark: one streaming query over all sources, one level after the other, delivered by the driver.
+
+How a run ends: a source that is read to its end sends final rows through every level in its last batch. When the driver
+has delivered a batch in which the last source ended, and Spark has committed it, the query is stopped. An error stops the
+query before the batch is committed, so a later run with the same checkpoint begins again with that batch.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import pickle
+import shutil
+import tempfile
+import threading
+import time
+import uuid
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import Cancelled, PenstockError, PlatformError
+from penstock.graph.graph import Graph, Target
+from penstock.optimizer.profile import Profile
+from penstock.platforms.job import JobMetrics, OperatorMetrics
+from penstock.platforms.spark.delivery import Delivery, make_delivery
+from penstock.platforms.spark.processor import LevelProcessor, merged
+from penstock.platforms.spark.program import Program, make_program, pack
+from penstock.platforms.spark.session import QUERY_SETTINGS, get_session
+from penstock.platforms.spark.source import SourceConfig, make_data_source
+from penstock.platforms.spark.spool import Spooler
+from penstock.platforms.spark.wire import FAILED, FINAL, SCHEMA, dest_port
+from penstock.runtime.failure import operator_error
+from penstock.tuples import Punctuation
+
+TARGET_SECONDS = 2.0  # a batch costs Spark about half a second whatever it holds: four times that keeps it small
+_PAUSE = 0.02
+
+
+@dataclass(frozen=True)
+class SparkOptions:
+    """What `pn.run(on="spark")` takes."""
+
+    master: str | None = None
+    checkpoint: str | Path | None = None
+    trigger: str | None = None
+    conf: Mapping[str, str] | None = None
+    spark: Any = None
+    log: str | None = None
+
+
+class SparkRun:
+    """A program that runs as a streaming query."""
+
+    def __init__(self, graph: Graph, options: SparkOptions) -> None:
+        self.graph = graph
+        self.options = options
+        self._temporary: Path | None = None
+        self._error: BaseException | None = None
+        self._cancelled = False
+        self._query: Any = None
+        self._started = time.monotonic()
+        self._ended: float | None = None
+        self._changed = threading.Condition()
+        self._ending = threading.Event()  # no more batches are wanted
+        self._final_batch: int | None = None
+        self._finals: set[int] = set()
+        self._sources = {node.index for node in graph if node.is_source}
+        session = options.spark if options.spark is not None else get_session(options.master, options.conf, options.log)
+        self._session = session.newSession()
+        channels = max(1, self._session.sparkContext.defaultParallelism)
+        self.program: Program = make_program(graph, uuid.uuid4().hex, channels)
+        self._packed = pack(self.program)
+        self._folder = self._make_folder()
+        self._check_same_program()
+        keeps = options.checkpoint is not None
+        self.deliveries: dict[int, Delivery] = {
+            node.index: make_delivery(node, self._folder / "sinks" / node.name if keeps else None)
+            for node in graph
+            if node.is_sink
+        }
+        self.spoolers = {
+            node.index: Spooler(
+                node.operation.source,  # type: ignore[attr-defined]
+                self._folder / "sources" / node.name,
+                node.name,
+                channels,
+                lambda error, node=node: self._source_failed(error, node),  # type: ignore[misc]
+            )
+            for node in graph
+            if node.is_source
+        }
+
+    # ------------------------------------------------------------------------------------------------- starting
+
+    def _make_folder(self) -> Path:
+        if self.options.checkpoint is not None:
+            folder = Path(self.options.checkpoint).absolute()
+            folder.mkdir(parents=True, exist_ok=True)
+            return folder
+        self._temporary = Path(tempfile.mkdtemp(prefix="penstock-"))
+        return self._temporary
+
+    def _check_same_program(self) -> None:
+        """A checkpoint belongs to one program: the same operators, in the same order, with the same keys."""
+        shape = [
+            [
+                node.name,
+                node.operation.verb,
+                node.kind,
+                str(node.key),
+                [list(map(list, i.streams)) for i in node.inputs],
+            ]
+            for node in self.graph
+        ]
+        mark = hashlib.sha256(json.dumps(shape).encode()).hexdigest()
+        path = self._folder / "program.json"
+        if path.exists():
+            known = json.loads(path.read_text())
+            if known["mark"] != mark:
+                raise PlatformError(
+                    f"the checkpoint {self._folder} belongs to another program ('{known['flow']}'): its operators differ "
+                    "from this one's; give another folder, or remove this one to start over"
+                )
+            if known["channels"] != self.program.channels:
+                self.program = replace(make_program(self.graph, self.program.run, known["channels"]))
+                self._packed = pack(self.program)
+        else:
+            content = {"flow": self.graph.name, "mark": mark, "channels": self.program.channels}
+            path.write_text(json.dumps(content))
+
+    def start(self) -> None:
+        """Open the sinks, start the sources and the query."""
+        try:
+            for delivery in self.deliveries.values():
+                delivery.open()
+            for spooler in self.spoolers.values():
+                spooler.start()
+            if self._is_complete():
+                self._ending.set()
+            else:
+                self._start_query()
+        except BaseException as error:
+            self._error = error
+            self._finish()
+            raise
+        threading.Thread(target=self._supervise, name=f"{self.graph.name}: supervisor", daemon=True).start()
+
+    def _start_query(self) -> None:
+        session = self._session
+        for name, value in QUERY_SETTINGS.items():
+            session.conf.set(name, value)
+        session.conf.set("spark.sql.shuffle.partitions", str(self.program.channels))
+        frame = None
+        for index, spooler in self.spoolers.items():
+            read = self._read(index, spooler)
+            frame = read if frame is None else frame.union(read)
+        assert frame is not None, "validate() lets no flow pass without a source"
+        for level in range(1, self.program.stages.levels + 1):
+            processor = LevelProcessor(self.program.run, self._packed, level)
+            frame = frame.groupBy("channel").transformWithState(processor, SCHEMA, "append", "none")
+        writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
+        writer = writer.option("checkpointLocation", str(self._folder / "spark"))
+        self._query = writer.trigger(processingTime=_interval(self.options.trigger)).start()
+
+    def _read(self, index: int, spooler: Spooler) -> Any:
+        master = self._session.sparkContext.master
+        config = SourceConfig(
+            run=self.program.run,
+            packed=self._packed,
+            source=index,
+            folder=str(spooler.spool.folder),
+            parts=self.program.channels,
+            target_seconds=TARGET_SECONDS,
+            by_value=not master.startswith("local"),
+        )
+        name = f"penstock_{self.program.run}_{index}"
+        self._session.dataSource.register(make_data_source(config, name))
+        return self._session.readStream.format(name).load()
+
+    # ------------------------------------------------------------------------------------------------ delivering
+
+    def _deliver(self, frame: Any, batch: int) -> None:
+        """One batch, in the driver. Raising keeps Spark from committing it."""
+        if self._ending.is_set():
+            raise RuntimeError("the job is being stopped")
+        try:
+            self._deliver_rows(frame.toArrow(), batch)
+        except BaseException as error:
+            if self._error is None:
+                self._error = error
+            self._ending.set()
+            raise
+
+    def _deliver_rows(self, table: Any, batch: int) -> None:
+        payloads: dict[int, dict[int, list[bytes]]] = {}
+        failures: list[tuple[int, int, BaseException, str]] = []
+        dests, packed = table.column("dest").to_pylist(), table.column("payload").to_pylist()
+        for dest, payload in zip(dests, packed, strict=True):
+            if dest == FAILED:
+                failures.append(pickle.loads(payload))
+            elif dest == FINAL:
+                self._finals.add(pickle.loads(payload))
+            else:
+                payloads.setdefault(dest_port(dest).node, {}).setdefault(dest, []).append(payload)
+        if failures:
+            self._deliver_before(min(failures, key=lambda failure: failure[:2]), payloads, batch)
+        for index, delivery in self.deliveries.items():
+            delivery.write(batch, _tuples(payloads.get(index, {})))
+        if self._finals >= self._sources:
+            self._final_batch = batch
+
+    def _deliver_before(
+        self, failure: tuple[int, int, BaseException, str], payloads: Mapping[int, dict[int, list[bytes]]], batch: int
+    ) -> None:
+        """What came before the failing tuple, as far as the order tells, then the error itself."""
+        level, origin, error, shown = failure
+        error.__cause__ = WorkerTraceback(shown) if shown else None
+        for index, delivery in self.deliveries.items():
+            (above,) = self.graph.nodes[index].inputs[0].streams[:1]
+            if self.program.stages.present[above.node] == {level} and self.options.checkpoint is None:
+                delivery.write(batch, _tuples(payloads.get(index, {}), before=origin))
+        raise error
+
+    # --------------------------------------------------------------------------------------------------- ending
+
+    def _source_failed(self, error: BaseException, node: Any) -> None:
+        """A source failed in the driver: what it gave before is still delivered, then the job fails."""
+        wrapped = error
+        if isinstance(error, Exception):
+            wrapped = operator_error(error, node, doing="to read")
+            wrapped.__cause__ = error
+        self._source_error = wrapped
+        self._failed_source = node.index
+
+    _source_error: BaseException | None = None
+    _failed_source: int | None = None
+
+    def _supervise(self) -> None:
+        try:
+            while not self._ending.is_set() and not self._is_over():
+                self._ending.wait(_PAUSE)
+        except Exception as error:
+            self._error = self._error or error
+        self._finish()
+
+    def _is_over(self) -> bool:
+        if self._query is None:
+            return True
+        if not self._query.isActive:
+            exception = self._query.exception()
+            if exception is not None and self._error is None:
+                self._error = PlatformError(f"Spark stopped the job: {_short(exception)}")
+            return True
+        if self._source_error is not None and self._drained():
+            self._error = self._source_error
+            return True
+        return self._final_batch is not None and self._committed(self._final_batch)
+
+    def _drained(self) -> bool:
+        """Everything a failed source gave before has been processed."""
+        assert self._failed_source is not None
+        numbers = self.spoolers[self._failed_source].spool.numbers()
+        if not numbers:
+            return True
+        progress = self._query.lastProgress
+        if progress is None:
+            return False
+        name = f"penstock_{self.program.run}_{self._failed_source}"
+        for source in progress.sources:
+            if name in source.description and source.endOffset:
+                return int(json.loads(source.endOffset)["items"]) > numbers[-1]
+        return len(self.spoolers) > 1 and not self._query.status["isDataAvailable"]
+
+    def _committed(self, batch: int) -> bool:
+        return (self._folder / "spark" / "commits" / str(batch)).exists()
+
+    def _is_complete(self) -> bool:
+        return (self._folder / "complete").exists()
+
+    def _finish(self) -> None:
+        self._ending.set()
+        if self._query is not None and self._query.isActive:
+            with suppress(Exception):  # stopping may report the interruption it causes
+                self._query.stop()
+        for spooler in self.spoolers.values():
+            spooler.stop()
+        failed = self._error is not None or self._cancelled
+        for delivery in self.deliveries.values():
+            try:
+                delivery.close(failed)
+            except PenstockError as error:
+                self._error = self._error or error
+        if not failed and self.options.checkpoint is not None:
+            (self._folder / "complete").touch()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        with self._changed:
+            self._ended = time.monotonic()
+            self._changed.notify_all()
+
+    def cancel(self) -> None:
+        """Stop the query; what was delivered stays."""
+        if self._ended is None:
+            self._cancelled = True
+            self._ending.set()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        with self._changed:
+            if not self._changed.wait_for(lambda: self._ended is not None, timeout):
+                return False
+        if self._error is not None and not (self._cancelled and not isinstance(self._error, PenstockError)):
+            raise self._error
+        if self._cancelled:
+            raise Cancelled(f"flow '{self.graph.name}' was cancelled")
+        return True
+
+    # -------------------------------------------------------------------------------------------------- looking
+
+    @property
+    def state(self) -> str:
+        if self._ended is None:
+            return "running"
+        if self._cancelled:
+            return "cancelled"
+        return "failed" if self._error is not None else "completed"
+
+    def profile(self) -> Profile:
+        """Workers do not report what operators cost yet."""
+        return Profile(self.graph.name)
+
+    def metrics(self) -> JobMetrics:
+        elapsed = (self._ended if self._ended is not None else time.monotonic()) - self._started
+        operators: dict[str, OperatorMetrics] = {}
+        for index, spooler in self.spoolers.items():
+            counters = {"skipped": spooler.skipped, "dead": spooler.dead}
+            shown = {name: count for name, count in counters.items() if count}
+            operators[self.graph.nodes[index].name] = OperatorMetrics(spooler.read, spooler.read, None, shown)
+        for index, delivery in self.deliveries.items():
+            operators[self.graph.nodes[index].name] = OperatorMetrics(delivery.delivered, 0, None)
+        tuples = sum(spooler.read for spooler in self.spoolers.values())
+        return JobMetrics(self.state, elapsed, tuples, tuples / elapsed if elapsed > 0 else 0.0, operators)
+
+
+class WorkerTraceback(Exception):
+    """The traceback of an error in a worker, as text."""
+
+    def __str__(self) -> str:
+        return "\n" + super().__str__()
+
+
+def _tuples(payloads: dict[int, list[bytes]], before: int | None = None) -> list[Any]:
+    """The tuples for one sink, in order, without marks."""
+    result: list[Any] = []
+    for _, origins, tuples in merged(payloads):
+        if before is None:
+            result += tuples
+        else:
+            result += [item for origin, item in zip(origins, tuples, strict=True) if origin < before]
+    return [item for item in result if item is not Punctuation.WINDOW]
+
+
+def _interval(trigger: str | None) -> str:
+    """A trigger such as "1s" or "500 ms" in Spark's words."""
+    if trigger is None:
+        return "0 seconds"
+    text = trigger.strip()
+    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
+    unit = text[len(number) :].strip() or "s"
+    units = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
+    try:
+        float(number)
+    except ValueError:
+        raise PlatformError(f"trigger= is a time such as '1s' or '500 ms', not {trigger!r}") from None
+    return f"{number} {units.get(unit, unit)}"
+
+
+def _short(exception: BaseException) -> str:
+    lines = [line for line in str(exception).strip().splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(exception).__name__
+
+
+__all__ = ["SparkOptions", "SparkRun", "Target"]

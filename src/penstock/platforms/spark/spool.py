@@ -1,0 +1,210 @@
+"""The spool: a folder of numbered items that makes any source replayable for Spark, and the thread that fills it.
+
+An item is a file: a list of tuples read from the user's source in the driver, or a range of a file to be read by a
+worker. Items appear whole (written aside, then renamed) and are numbered without gaps, so an offset is just a number of
+items. When the source has ended, a file `ended` holds how many there are.
+
+A batch that Spark may have to repeat refers to items by number; items are removed only when Spark has committed what
+lies behind them. So after a crash everything that was not committed is still here, and reading goes on behind the last
+item (each item remembers the source's own offset after it).
+
+The thread stays at most `MOST_AHEAD` items ahead of what is committed: that is the back-pressure to the source.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from penstock.connectors.base import Batch, Source, as_source
+from penstock.connectors.file_reading import FileSource
+from penstock.connectors.iterables import IteratorSource
+from penstock.tuples import Punctuation
+
+ITEM_TUPLES = 8192
+RANGE_BYTES = 4 << 20
+MOST_AHEAD = 256
+_PAUSE = 0.005
+
+
+@dataclass(frozen=True)
+class Item:
+    """One item: `tuples` (marks among them) and `dead` letters, or a `part` of a file source to be read by a worker."""
+
+    tuples: list[Any]
+    dead: list[Any]
+    skipped: int = 0
+    part: FileSource | None = None
+    offset: Any = None  # the source's own offset after this item
+
+
+class Spool:
+    """The folder, seen from either side."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def path(self, number: int) -> Path:
+        return self.folder / f"{number:010d}.item"
+
+    def write(self, name: str, content: bytes) -> None:
+        """Write a file so that it appears whole."""
+        temporary = self.folder / f".{name}.{threading.get_ident()}"
+        temporary.write_bytes(content)
+        temporary.replace(self.folder / name)
+
+    def append(self, number: int, item: Item) -> None:
+        self.write(self.path(number).name, _dumps(item))
+
+    def item(self, number: int) -> Item:
+        return load_item(self.path(number).read_bytes())
+
+    def numbers(self) -> list[int]:
+        """The items that are there."""
+        return sorted(int(path.stem) for path in self.folder.glob("*.item"))
+
+    @property
+    def ended(self) -> int | None:
+        """How many items there are in all, once that is known."""
+        try:
+            return int((self.folder / "ended").read_text())
+        except FileNotFoundError:
+            return None
+
+    def end(self, count: int) -> None:
+        self.write("ended", str(count).encode())
+
+    def exists(self, number: int) -> bool:
+        return self.path(number).exists()
+
+    def remove_before(self, number: int) -> None:
+        """Items before `number` are not needed any more. The one just before stays: it tells where reading was."""
+        for found in self.numbers():
+            if found < number - 1:
+                self.path(found).unlink(missing_ok=True)
+
+
+def load_item(data: bytes) -> Item:
+    """An item from its bytes."""
+    item = pickle.loads(data)
+    assert isinstance(item, Item)
+    return item
+
+
+def _dumps(item: Item) -> bytes:
+    from penstock.platforms.spark.wire import dumps
+
+    return dumps(item)
+
+
+class Spooler:
+    """Reads one source in the driver and fills its spool."""
+
+    def __init__(
+        self, source: Any, folder: Path, name: str, parts: int, on_error: Callable[[BaseException], None]
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.spool = Spool(folder)
+        self.read = 0
+        self.skipped = 0
+        self.dead = 0
+        self.ready = threading.Event()  # set once the source has been opened without an error
+        self._source: Source = as_source(source)
+        if hasattr(self._source, "name"):
+            self._source.name = name
+        self._parts = parts
+        self._on_error = on_error
+        self._stop = threading.Event()
+        self.thread = threading.Thread(target=self._run, name=f"spool of {name}", daemon=True)
+
+    def start(self) -> None:
+        self.thread.start()
+
+    def stop(self) -> None:
+        """Read no more. A source that does not come back is left alone."""
+        self._stop.set()
+        self.thread.join(1.0)
+        if not self.thread.is_alive():
+            self._source.close()
+
+    def _run(self) -> None:
+        try:
+            if self.spool.ended is None:
+                self._fill()
+        except BaseException as error:
+            self._on_error(error)
+        finally:
+            self.ready.set()
+
+    def _fill(self) -> None:
+        numbers = self.spool.numbers()
+        if isinstance(self._source, FileSource) and not self._source.follow and not numbers:
+            self._cut_files(self._source)
+            return
+        number = numbers[-1] + 1 if numbers else 0
+        offset = self._begin(self.spool.item(numbers[-1]).offset if numbers else None)
+        self.ready.set()
+        while not self._stop.is_set():
+            self._wait_for_room(number)
+            offset, item, done = self._gather(offset)
+            if item is not None:
+                self.spool.append(number, item)
+                number += 1
+            if done:
+                self.spool.end(number)
+                return
+
+    def _cut_files(self, source: FileSource) -> None:
+        """Ranges of files are cut at once; workers read them."""
+        total = sum(os.path.getsize(name) for name in source.paths.names() if os.path.exists(name))  # noqa: PTH
+        parts = source.ranges(max(2 * self._parts, total // RANGE_BYTES))
+        for number, part in enumerate(parts):
+            self.spool.append(number, Item([], [], part=part))
+        self.spool.end(len(parts))
+
+    def _begin(self, offset: Any) -> Any:
+        first = self._source.initial()
+        if offset is None:
+            return first
+        if isinstance(self._source, IteratorSource):
+            self._source.skip(offset)  # the program was started anew: its iterator begins again
+        return offset
+
+    def _wait_for_room(self, number: int) -> None:
+        while not self._stop.is_set():
+            numbers = self.spool.numbers() if number % 16 == 0 else []
+            if not numbers or number - numbers[0] < MOST_AHEAD:
+                return
+            self._stop.wait(_PAUSE)
+
+    def _gather(self, offset: Any) -> tuple[Any, Item | None, bool]:
+        """Tuples that are there now, up to a full item; never waits for more once it has some."""
+        tuples: list[Any] = []
+        dead: list[Any] = []
+        skipped = 0
+        limit = 64
+        while not self._stop.is_set():
+            batch: Batch = self._source.read(offset, min(limit, ITEM_TUPLES - len(tuples)))
+            limit *= 4
+            tuples += batch.tuples
+            if batch.window:
+                tuples.append(Punctuation.WINDOW)
+            dead += batch.dead
+            skipped += batch.skipped
+            idle = not batch.tuples and batch.offset == offset and not batch.done
+            offset = batch.offset
+            self.read += len(batch.tuples)
+            self.skipped += batch.skipped
+            self.dead += len(batch.dead)
+            if batch.done or len(tuples) >= ITEM_TUPLES:
+                return offset, Item(tuples, dead, skipped, offset=offset), batch.done
+            if idle:
+                if tuples or dead:
+                    return offset, Item(tuples, dead, skipped, offset=offset), False
+                self._stop.wait(_PAUSE)
+        return offset, None, False
