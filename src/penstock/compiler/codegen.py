@@ -4,9 +4,9 @@ The code of a tuple is nested `if`s and `for`s with the user's functions and the
 is no dispatch per operator and no call but the user's own. Two variants are made of each entry: the plain one, and an
 instrumented one that counts and times every operator; the profiler sends one chunk in many through the second.
 
-Where the order of a stream must be restored after channels have worked on it in parallel, a *tracked* variant carries the
-origin of each tuple along: `origins` runs beside `chunk`, and every tuple sent is sent with the origin of the tuple that
-caused it.
+Where the order of a stream must be restored after channels have worked on it in parallel, a *tracked* variant carries
+the origin of each tuple along: `origins` runs beside `chunk`, and every tuple sent is sent with the origin of the
+tuple that caused it.
 
 Errors cost nothing until they happen: each line remembers which operator wrote it and in which variable that operator's
 tuple is, so the traceback of an exception leads to operator and tuple (`Program.origin`).

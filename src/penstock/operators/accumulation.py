@@ -64,6 +64,13 @@ class Accumulation:
         """Lines that put a further value into the slots; the count has been raised before."""
         return [line for i, (_, a) in enumerate(self.aggregates) for line in code.fill(self, i, a.add)]
 
+    def combine_lines(self, code: Code) -> list[str]:
+        """Lines that make `s` of the states `a` and `b` of two neighbouring parts."""
+        lines = [f"s = [a[0] + b[0]{', None' * (self.width - 1)}]"]
+        for i, (_, aggregate) in enumerate(self.aggregates):
+            lines += code.fill(self, i, aggregate.merges or ())
+        return lines
+
     def finish_expressions(self, code: Code) -> list[str]:
         """An expression for each result."""
         return [code.fill(self, i, (a.finish,))[0] for i, (_, a) in enumerate(self.aggregates)]
@@ -86,10 +93,7 @@ class Accumulation:
         text += _function("add(s, t, q)", [*reads, "s[0] += 1", *self.add_lines(code)], "None")
         text += _function("finish(s)", [], f"[{', '.join(self.finish_expressions(code))}]")
         if self.merges:
-            lines = [f"s = [a[0] + b[0]{', None' * (self.width - 1)}]"]
-            for i, (_, aggregate) in enumerate(self.aggregates):
-                lines += code.fill(self, i, aggregate.merges or ())
-            text += _function("combine(a, b)", lines, "s")
+            text += _function("combine(a, b)", self.combine_lines(code), "s")
         exec(compile(text, "<penstock accumulation>", "exec"), space)
         for function in ("start", "add", "finish", *(["combine"] if self.merges else [])):
             setattr(self, function, space[function])

@@ -1,7 +1,7 @@
 """`aggregate`: one dict of results for each firing of a window.
 
-Tumbling windows of count and of event time are written straight into the segment's code (`tumbling_code`); all others
-are partitions (`windowed`).
+Windows of count and of event time are written straight into the segment's code (`tumbling_code`, `sliding_code`) where
+the aggregates allow it; all others are partitions (`windowed`).
 """
 
 
@@ -17,8 +17,12 @@ from penstock.graph.keys import Key
 from penstock.graph.operations import Aggregate
 from penstock.operators.accumulation import Named, accumulation_of
 from penstock.operators.base import Emit, Writer
+from penstock.operators.sliding_code import SlidingCountCode, SlidingEventCode, stacks_all
 from penstock.operators.tumbling_code import TumblingCountCode, TumblingEventCode
 from penstock.operators.windowed import WindowedLogic
+
+CountCode = TumblingCountCode | SlidingCountCode
+EventCode = TumblingEventCode | SlidingEventCode
 
 _BOUNDS = ("window_start", "window_end")
 
@@ -54,15 +58,16 @@ class AggregateLogic(WindowedLogic):
         self.code = self._code(key)
         self.follow()
 
-    def _code(self, key: Key | None) -> TumblingCountCode | TumblingEventCode | None:
-        if self.window.sliding or self.stream_key is not None:
+    def _code(self, key: Key | None) -> CountCode | EventCode | None:
+        if self.stream_key is not None or self.window.spans not in ("count", "event"):
             return None
         fold = accumulation_of(self.aggregates)
+        if not self.window.sliding:
+            made = TumblingCountCode if self.window.spans == "count" else TumblingEventCode
+            return made(self.window, fold, key)
         if self.window.spans == "count":
-            return TumblingCountCode(self.window, fold, key)
-        if self.window.spans == "event":
-            return TumblingEventCode(self.window, fold, key)
-        return None
+            return SlidingCountCode(self.window, fold, key) if stacks_all(self.aggregates) else None
+        return SlidingEventCode(self.window, fold, self.shape) if fold.merges else None
 
     def _refuse_same_names(self, names: tuple[str, ...], key: Key | None) -> None:
         taken = set(key.names or ("key",)) if key is not None else set()
@@ -83,7 +88,7 @@ class AggregateLogic(WindowedLogic):
             return
         state = w.variable("state")
         w.line(f"{state} = {self.write_partition(w, item, port)}")
-        if isinstance(self.code, TumblingCountCode):
+        if isinstance(self.code, TumblingCountCode | SlidingCountCode):
             self.code.write(w, item, state)
             return
         result = w.variable("result")

@@ -12,7 +12,6 @@ from penstock.graph.operations import Write
 from penstock.graph.stream import Collected
 from penstock.operators.base import Logic, Writer
 
-
 # Sinks and collect() lists that a run of this process is filling: a second run would spoil them for the first.
 _in_use: dict[int, object] = {}
 _guard = threading.Lock()

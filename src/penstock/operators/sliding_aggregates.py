@@ -166,14 +166,14 @@ class SlidingAggregates:
         self.aggregates = aggregates
         self.places: list[int] = []  # where the results of `followers`, one after the other, belong
         self.followers: list[TwoStacks | _Single] = []
-        stacked = [i for i, (_, aggregate) in enumerate(aggregates) if _way(aggregate) == "stacks"]
+        stacked = [i for i, (_, aggregate) in enumerate(aggregates) if way_of(aggregate) == "stacks"]
         if stacked:
             self.places += stacked
             self.followers.append(TwoStacks(tuple(aggregates[i] for i in stacked)))
         for i, (_, aggregate) in enumerate(aggregates):
             if i not in stacked:
                 self.places.append(i)
-                self.followers.append(_SINGLE[_way(aggregate)](aggregate))
+                self.followers.append(_SINGLE[way_of(aggregate)](aggregate))
 
     def insert(self, t: Any) -> None:
         for follower in self.followers:
@@ -192,7 +192,8 @@ class SlidingAggregates:
         return ordered
 
 
-def _way(aggregate: Aggregate) -> str:
+def way_of(aggregate: Aggregate) -> str:
+    """How a sliding window follows an aggregate: by stacks, a monotone queue, counts per value, or the values held."""
     if aggregate.sliding == "stacks" and aggregate.merges is None:
         return "held"
     return aggregate.sliding

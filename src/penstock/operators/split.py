@@ -7,7 +7,6 @@ from typing import Any
 from penstock.graph.operations import Split
 from penstock.operators.base import Logic, Writer
 
-
 # Python's compiler takes chains of some hundred `elif`s; longer ones are cut into groups.
 _GROUP = 64
 

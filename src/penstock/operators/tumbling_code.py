@@ -20,7 +20,8 @@ from penstock.windows.times import Grid, grid_of, number_of, time_of, units_in
 Row = Callable[[Any, State, Any, Any], dict[str, Any]]
 
 
-def _column_expressions(key: Key | None, value: str) -> list[str]:
+def column_expressions(key: Key | None, value: str) -> list[str]:
+    """The entries of an output dict that hold the key, which is in variable `value`."""
     if key is None:
         return []
     if key.function is not None:
@@ -30,12 +31,13 @@ def _column_expressions(key: Key | None, value: str) -> list[str]:
     return [f"{name!r}: {value}[{position}]" for position, name in enumerate(key.names)]
 
 
-def _result_expressions(fold: Accumulation, code: Code) -> list[str]:
+def result_expressions(fold: Accumulation, code: Code) -> list[str]:
+    """The entries of an output dict that hold the results."""
     expressions = fold.finish_expressions(code)
     return [f"{name!r}: {text}" for (name, _), text in zip(fold.aggregates, expressions, strict=True)]
 
 
-def _row_function(fold: Accumulation, key: Key | None, bounded: bool, base: int = 0) -> Row:
+def row_function(fold: Accumulation, key: Key | None, bounded: bool, base: int = 0) -> Row:
     """A function that makes the output of a window from its key, its state from `base` on, and its bounds."""
     space: dict[str, Any] = {}
 
@@ -44,7 +46,7 @@ def _row_function(fold: Accumulation, key: Key | None, bounded: bool, base: int 
         space[name] = value
         return name
 
-    entries = _column_expressions(key, "key") + _result_expressions(fold, Code(fold, "s", base, bind, scratch="d"))
+    entries = column_expressions(key, "key") + result_expressions(fold, Code(fold, "s", base, bind, scratch="d"))
     if bounded:
         entries += ["'window_start': start", "'window_end': end"]
     text = f"def row(key, s, start, end):\n    return {{{', '.join(entries)}}}\n"
@@ -60,7 +62,7 @@ class TumblingCountCode:
         self.window = window
         self.fold = fold
         self.key = key
-        self.row = _row_function(fold, key, bounded=False)
+        self.row = row_function(fold, key, bounded=False)
 
     def fresh(self, key: Any) -> State:
         return [key, 0, *[None] * (self.fold.width - 1)]
@@ -101,7 +103,7 @@ class TumblingCountCode:
 
     def _write_row(self, w: Writer, state: str, code: Code) -> None:
         row = w.variable("row")
-        entries = _column_expressions(self.key, f"{state}[0]") + _result_expressions(self.fold, code)
+        entries = column_expressions(self.key, f"{state}[0]") + result_expressions(self.fold, code)
         w.line(f"{row} = {{{', '.join(entries)}}}")
         w.emit(0, row)
 
@@ -137,8 +139,8 @@ class TumblingEventCode:
     def __init__(self, window: Window, fold: Accumulation, key: Key | None) -> None:
         self.window = window
         self.fold = fold
-        self.row = _row_function(fold, key, bounded=True)
-        self.current_row = _row_function(fold, key, bounded=True, base=COUNT)
+        self.row = row_function(fold, key, bounded=True)
+        self.current_row = row_function(fold, key, bounded=True, base=COUNT)
         self.grids: dict[int, Grid] = {}
         # Windows that start at whole numbers and never wait for late tuples follow each other without the grid.
         pane = grid_of(window, 1).pane

@@ -16,8 +16,8 @@ class OperatorMetrics:
     """Numbers of one operator.
 
     `received` and `sent` count tuples; inside a segment they are estimated from the sampled chunks, at segment entries
-    and sinks they are exact. `cost` is seconds per tuple (None before the first sample); `counters` holds things like late or
-    skipped tuples.
+    and sinks they are exact. `cost` is seconds per tuple (None before the first sample); `counters` holds things like
+    late or skipped tuples.
     """
 
     received: int

@@ -124,6 +124,10 @@ class PaneStore:
             rules.add(held, t, order)
         self.stack.touched(pane)
 
+    def is_fresh(self, pane: int) -> bool:
+        """True while no firing has combined `pane`, so that tuples may be added to it without telling the store."""
+        return self.stack.middle is None or pane >= self.stack.stop
+
     def next_window(self, grid: Grid, opened: int) -> int | None:
         """The first window from `opened` on that holds anything."""
         if not self.present:

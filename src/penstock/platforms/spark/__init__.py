@@ -1,1 +1,1 @@
-"""The Spark platform: the same compiled segments, inside Spark's Python workers. The only place that imports pyspark."""
+"""The Spark platform: the same compiled segments in Spark's Python workers. Nothing else imports pyspark."""

@@ -19,10 +19,8 @@ class SparkPlan:
         levels = program.stages.levels
         shuffles = f"{levels} shuffle" + ("" if levels == 1 else "s")
         nodes = len(program.graph)
-        lines = [
-            f"flow '{program.graph.name}' on Spark: {nodes} operators in {levels + 1} stages, {shuffles}, "
-            f"{program.channels} channels",
-        ]
+        size = f"{nodes} operators in {levels + 1} stages, {shuffles}, {program.channels} channels"
+        lines = [f"flow '{program.graph.name}' on Spark: {size}"]
         for level in range(levels + 1):
             lines += ["", self._title(level)]
             lines += [self._row(node) for node in self._nodes(level)]
@@ -30,8 +28,7 @@ class SparkPlan:
         lines += [self._row(node) for node in program.graph if node.is_sink]
         lines += [
             "",
-            "Operators of one stage are fused: generated Python functions, one worker process per task, no hand-over "
-            "between them.",
+            "Operators of one stage are fused into generated Python functions in one worker process per task.",
         ]
         return "\n".join(lines)
 

@@ -1,9 +1,12 @@
-"""One level after the first, as a PySpark stateful processor: rows are grouped by channel, state lives in Spark's store."""
+"""One level after the first, as a PySpark stateful processor: rows are grouped by channel, state lives in Spark's
+store.
+"""
 
 from __future__ import annotations
 
 import pickle
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
 from pyspark.sql import Row
@@ -124,7 +127,7 @@ def merged(payloads: dict[int, list[bytes]]) -> Iterator[tuple[Target, list[int]
             if tuples:
                 runs.append((origins[0], dest, list(origins), tuples))
     runs.sort(key=lambda run: (run[0], run[1]))
-    if all(first[2][-1] < second[2][0] for first, second in zip(runs, runs[1:], strict=False)):
+    if all(first[2][-1] < second[2][0] for first, second in pairwise(runs)):
         for _, dest, origins, tuples in runs:
             yield dest_port(dest), origins, tuples
         return

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pickle
 import sys
 from dataclasses import dataclass, replace
+
 from penstock.compiler.segments import Segments, cut
 from penstock.errors import FlowError, PlatformError
 from penstock.graph import operations as ops
@@ -65,7 +66,7 @@ def _refuse(graph: Graph) -> None:
     for node in graph:
         if isinstance(node.operation, ops.Feedback):
             raise FlowError(
-                f"feedback '{node.name}' ({node.location}) cannot run on Spark: a micro-batch flows one way; use on='local'"
+                f"feedback '{node.name}' ({node.location}) cannot run on Spark: a batch flows one way; use on='local'"
             )
         if isinstance(node.operation, ops.Process) and isinstance(node.operation.operator, CoOperator):
             raise FlowError(

@@ -1,8 +1,8 @@
 """A job on Spark: one streaming query over all sources, one level after the other, delivered by the driver.
 
-How a run ends: a source that is read to its end sends final rows through every level in its last batch. When the driver
-has delivered a batch in which the last source ended, and Spark has committed it, the query is stopped. An error stops the
-query before the batch is committed, so a later run with the same checkpoint begins again with that batch.
+How a run ends: a source that is read to its end sends final rows through every level in its last batch. When the
+driver has delivered a batch in which the last source ended, and Spark has committed it, the query is stopped. An error
+stops the query before the batch is committed, so a later run with the same checkpoint begins again with that batch.
 """
 
 from __future__ import annotations
@@ -121,8 +121,8 @@ class SparkRun:
             known = json.loads(path.read_text())
             if known["mark"] != mark:
                 raise PlatformError(
-                    f"the checkpoint {self._folder} belongs to another program ('{known['flow']}'): its operators differ "
-                    "from this one's; give another folder, or remove this one to start over"
+                    f"the checkpoint {self._folder} belongs to another program ('{known['flow']}'): its operators "
+                    "differ from this one's; give another folder, or remove this one to start over"
                 )
             if known["channels"] != self.program.channels:
                 self.program = replace(make_program(self.graph, self.program.run, known["channels"]))

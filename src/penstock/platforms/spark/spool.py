@@ -13,7 +13,6 @@ The thread stays at most `MOST_AHEAD` items ahead of what is committed: that is 
 
 from __future__ import annotations
 
-import os
 import pickle
 import threading
 from collections.abc import Callable
@@ -161,7 +160,7 @@ class Spooler:
 
     def _cut_files(self, source: FileSource) -> None:
         """Ranges of files are cut at once; workers read them."""
-        total = sum(os.path.getsize(name) for name in source.paths.names() if os.path.exists(name))  # noqa: PTH
+        total = sum(Path(name).stat().st_size for name in source.paths.names() if Path(name).exists())
         parts = source.ranges(max(2 * self._parts, total // RANGE_BYTES))
         for number, part in enumerate(parts):
             self.spool.append(number, Item([], [], part=part))

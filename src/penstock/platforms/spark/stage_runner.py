@@ -3,9 +3,9 @@
 A runner lives for one batch of one channel (or of one partition of a source). Chunks enter by `feed`; what leaves the
 level collects in the `Outbox`, by destination and channel.
 
-Order: at level 0 and in a single channel everything is sequential, so tuples that leave are simply numbered. In a level
-with several channels the tracked variants of the segments carry origins along, so that what left the channels can be put
-back in order.
+Order: at level 0 and in a single channel everything is sequential, so tuples that leave are simply numbered. In a
+level with several channels the tracked variants of the segments carry origins along, so that what left the channels
+can be put back in order.
 """
 
 from __future__ import annotations

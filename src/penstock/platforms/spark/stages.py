@@ -6,8 +6,9 @@ key runs there. An operator without state runs wherever its tuples are, so it co
 several. An operator with state has exactly one level:
 
 * it joins the level of what feeds it when the tuples are where it needs them already: partitioned by the same
-  attributes and not changed since (filters, splits, dedup and the like pass tuples on as they are, an aggregate keeps the
-  key's attributes by name, and inside a `flow.parallel(by=...)` region the user says so), or all in the single channel;
+  attributes and not changed since (filters, splits, dedup and the like pass tuples on as they are, an aggregate keeps
+  the key's attributes by name, and inside a `flow.parallel(by=...)` region the user says so), or all in the single
+  channel;
 * else it opens the next level.
 
 Un-keyed state needs the whole stream in order: such a level has a single channel.

@@ -1,12 +1,13 @@
 """Operators' state in Spark's state store: loaded when met, written back when touched.
 
-One call to the store takes 0.15–0.25 ms from Python, far more than handling a tuple. So keys are kept in *buckets*: one
-entry of the store holds a few dozen keys, each with its own pickled state, and a batch reads and writes only the buckets
-of keys it met. The number of buckets grows with the number of keys (`KEYS_PER_BUCKET`), as in a hash table: growing moves
-every key once, so it costs a constant amount per key over time.
+One call to the store takes 0.15–0.25 ms from Python, far more than handling a tuple. So keys are kept in *buckets*:
+one entry of the store holds a few dozen keys, each with its own pickled state, and a batch reads and writes only the
+buckets of keys it met. The number of buckets grows with the number of keys (`KEYS_PER_BUCKET`), as in a hash table:
+growing moves every key once, so it costs a constant amount per key over time.
 
 States are pickled so that what belongs to the program — the user's functions, windows, aggregates — is stored by name
-only and comes from the program when loaded (`Shared`). A state is therefore small, and outlives a restart of the program.
+only and comes from the program when loaded (`Shared`). A state is therefore small, and outlives a restart of the
+program.
 """
 
 from __future__ import annotations
@@ -58,7 +59,7 @@ class Shared:
             return
         self.by_path[path] = value
         self.by_id[id(value)] = path
-        if depth and (dataclasses.is_dataclass(value) or hasattr(value, "__dict__") and not callable(value)):
+        if depth and (dataclasses.is_dataclass(value) or (hasattr(value, "__dict__") and not callable(value))):
             for name, part in sorted(vars(value).items()) if hasattr(value, "__dict__") else ():
                 self._walk(f"{path}.{name}", part, depth - 1)
 
