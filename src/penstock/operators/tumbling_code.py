@@ -15,7 +15,7 @@ from penstock.graph.keys import Key
 from penstock.operators.accumulation import Accumulation, Code, State, write_reads
 from penstock.operators.base import LATE, Late, Writer
 from penstock.windows.policies import Window
-from penstock.windows.times import Grid, grid_of, number_of, time_of, units_in
+from penstock.windows.times import Grid, comparable, grid_of, number_of, time_of, units_in
 
 Row = Callable[[Any, State, Any, Any], dict[str, Any]]
 
@@ -231,7 +231,7 @@ class TumblingEventCode:
                 older[current] = state[COUNT:]
             state[COUNT:] = self.fold.start(t, 0)
             state[PANE] = current = pane
-            state[START] = time_of(grid.bound(pane), state[LIKE])
+            state[START] = comparable(grid.bound(pane), state[LIKE])
         elif pane == current:
             slots = state[COUNT:]
             self.fold.add(slots, t, 0)
@@ -243,7 +243,7 @@ class TumblingEventCode:
         limit = grid.bound(current + 1)
         if older:
             limit = min(limit, grid.closes_at(min(older) + 1))
-        state[LIMIT] = time_of(limit, state[LIKE])
+        state[LIMIT] = comparable(limit, state[LIKE])
 
     def _close(self, state: State, grid: Grid, newest: Any) -> list[Any]:
         """The rows of the windows that `newest` closes (None: of all), in order of their end."""

@@ -11,6 +11,7 @@ from penstock.operators.sink import WriteLogic
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import Job, JobMetrics, OperatorMetrics
 from penstock.runtime.pe import PE
+from penstock.runtime.profiler import counts
 from penstock.runtime.segment import Segment
 
 _READY = ("auto", "manual")
@@ -91,16 +92,13 @@ class LocalRun:
 
     def _add_segment(self, segment: Segment, costs: object, operators: dict[str, OperatorMetrics]) -> None:
         assert isinstance(costs, dict)
-        entered = segment.probes.received[0]
-        for position, index in enumerate(segment.plan.nodes):
+        for index, numbers in counts(segment).items():
             node = self.pe.graph.nodes[index]
-            sampled_in, sampled_out = segment.probes.received[position], segment.probes.sent[position]
-            scale = segment.received / entered if entered else 0.0
-            received = segment.received if position == 0 else round(sampled_in * scale)
+            received = numbers.received
             cost = costs[node.name].cost if node.name in costs else None
             logic = segment.logics[index]
             if isinstance(logic, WriteLogic):
                 exact = logic.delivered()
                 received = received if exact is None else exact
             counters = logic.counters()
-            operators[node.name] = OperatorMetrics(received, round(sampled_out * scale), cost, counters)
+            operators[node.name] = OperatorMetrics(received, numbers.sent, cost, counters)

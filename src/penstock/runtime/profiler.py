@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
@@ -77,3 +78,27 @@ def make_profile(graph: Graph, segments: Iterable[Segment]) -> Profile:
                 cost = max(0.0, segment.probes.seconds[position] / received - overhead)
                 operators[graph.nodes[node].name] = OperatorProfile(cost, sent / received, received)
     return Profile(graph.name, operators)
+
+
+@dataclass(frozen=True, slots=True)
+class Counts:
+    """Numbers of one operator of a segment: estimated `received` and `sent`, and what was measured."""
+
+    received: int
+    sent: int
+    measured: int  # tuples behind `seconds`
+    measured_sent: int
+    seconds: float
+
+
+def counts(segment: Segment) -> dict[int, Counts]:
+    """The numbers of every operator of a segment so far: exact at its entry, estimated from samples behind it."""
+    probes = segment.probes
+    entered = probes.received[0]
+    scale = segment.received / entered if entered else 0.0
+    result = {}
+    for position, node in enumerate(segment.plan.nodes):
+        measured, sent = probes.received[position], probes.sent[position]
+        received = segment.received if position == 0 else round(measured * scale)
+        result[node] = Counts(received, round(sent * scale), measured, sent, probes.seconds[position])
+    return result

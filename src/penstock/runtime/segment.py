@@ -171,12 +171,12 @@ class Segment:
         self.received += len(chunk)
         sampler = self.sampler
         try:
+            measured = sampler is not None and sampler.wants(chunk)
+            function = self._profile_function(port) if measured else self._functions[port]
             if isinstance(chunk, TrackedChunk):
-                self._functions[port](chunk, chunk.origins)
-            elif sampler is not None and sampler.wants(chunk):
-                self._profile_function(port)(chunk)
+                function(chunk, chunk.origins)
             else:
-                self._functions[port](chunk)
+                function(chunk)
         except PenstockError:
             raise
         except Exception as error:

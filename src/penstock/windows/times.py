@@ -61,6 +61,17 @@ def time_of(number: Number, like: Any) -> Any:
     return int(number) if number == int(number) else number
 
 
+def comparable(bound: Number, like: Any) -> Any:
+    """A bound as something that times like this can be compared with: as exact as the bound itself.
+
+    Datetimes have whole microseconds: those from a bound on are those from the next whole microsecond on.
+
+    >>> comparable(333_333.3, datetime(2020, 5, 1)).microsecond
+    333334
+    """
+    return time_of(math.ceil(bound), like) if isinstance(like, datetime) else time_of(bound, like)
+
+
 def units_in(like: Any) -> int:
     """How many of our numbers make a second of a time like this."""
     return _MICROSECONDS if isinstance(like, datetime) else 1

@@ -95,6 +95,7 @@ class LevelProcessor(StatefulProcessor):
                 runner.finish(before, ended)
                 state.set_ended(frozenset(ended))
             state.flush()
+            runner.report()
         except PenstockError as error:
             origin = 0 if runner is None else self._failed_at(runner, error)
             outbox = Outbox(program.names) if runner is None else runner.outbox

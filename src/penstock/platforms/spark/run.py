@@ -26,12 +26,13 @@ from penstock.graph.graph import Graph, Target
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import JobMetrics, OperatorMetrics
 from penstock.platforms.spark.delivery import Delivery, make_delivery
+from penstock.platforms.spark.numbers import Numbers
 from penstock.platforms.spark.processor import LevelProcessor, merged
 from penstock.platforms.spark.program import Program, make_program, pack
 from penstock.platforms.spark.session import QUERY_SETTINGS, get_session
 from penstock.platforms.spark.source import SourceConfig, make_data_source
 from penstock.platforms.spark.spool import Spooler
-from penstock.platforms.spark.wire import FAILED, FINAL, SCHEMA, dest_port
+from penstock.platforms.spark.wire import FAILED, FINAL, REPORT, SCHEMA, dest_port
 from penstock.runtime.failure import operator_error
 from penstock.tuples import Punctuation
 
@@ -67,6 +68,7 @@ class SparkRun:
         self._ending = threading.Event()  # no more batches are wanted
         self._final_batch: int | None = None
         self._finals: set[int] = set()
+        self.numbers = Numbers(graph)
         self._sources = {node.index for node in graph if node.is_source}
         session = options.spark if options.spark is not None else get_session(options.master, options.conf, options.log)
         self._session = session.newSession()
@@ -197,16 +199,21 @@ class SparkRun:
     def _deliver_rows(self, table: Any, batch: int) -> None:
         payloads: dict[int, dict[int, list[bytes]]] = {}
         failures: list[tuple[int, int, BaseException, str]] = []
+        reports: list[bytes] = []
         dests, packed = table.column("dest").to_pylist(), table.column("payload").to_pylist()
         for dest, payload in zip(dests, packed, strict=True):
             if dest == FAILED:
                 failures.append(pickle.loads(payload))
             elif dest == FINAL:
                 self._finals.add(pickle.loads(payload))
+            elif dest == REPORT:
+                reports.append(payload)
             else:
                 payloads.setdefault(dest_port(dest).node, {}).setdefault(dest, []).append(payload)
         if failures:
             self._deliver_before(min(failures, key=lambda failure: failure[:2]), payloads, batch)
+        for report in reports:
+            self.numbers.add(pickle.loads(report))
         for index, delivery in self.deliveries.items():
             delivery.write(batch, _tuples(payloads.get(index, {})))
         if self._finals >= self._sources:
@@ -328,19 +335,14 @@ class SparkRun:
         return "failed" if self._error is not None else "completed"
 
     def profile(self) -> Profile:
-        """Workers do not report what operators cost yet."""
-        return Profile(self.graph.name)
+        return self.numbers.profile()
 
     def metrics(self) -> JobMetrics:
         elapsed = (self._ended if self._ended is not None else time.monotonic()) - self._started
-        operators: dict[str, OperatorMetrics] = {}
-        for index, spooler in self.spoolers.items():
-            counters = {"skipped": spooler.skipped, "dead": spooler.dead}
-            shown = {name: count for name, count in counters.items() if count}
-            operators[self.graph.nodes[index].name] = OperatorMetrics(spooler.read, spooler.read, None, shown)
+        operators = self.numbers.operators()
         for index, delivery in self.deliveries.items():
             operators[self.graph.nodes[index].name] = OperatorMetrics(delivery.delivered, 0, None)
-        tuples = sum(spooler.read for spooler in self.spoolers.values())
+        tuples = self.numbers.tuples
         return JobMetrics(self.state, elapsed, tuples, tuples / elapsed if elapsed > 0 else 0.0, operators)
 
 

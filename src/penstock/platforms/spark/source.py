@@ -147,6 +147,7 @@ class SpoolReader(DataSourceStreamReader):
                 data = item if isinstance(item, bytes) else Path(item).read_bytes()
                 for _ in self._feed(runner, load_item(data)):
                     yield from runner.outbox.rows()
+            runner.report()
         except PenstockError as error:
             outbox.fail(error, 0 if runner is None else runner.next_origin(0).start, 0, channel)
         finally:
@@ -166,6 +167,7 @@ class SpoolReader(DataSourceStreamReader):
 
     def _batches(self, runner: StageRunner, item: Item) -> Iterator[tuple[list[Any], list[Any]]]:
         if item.part is None:
+            runner.count_input(item.skipped, len(item.dead))
             yield item.tuples, item.dead
             return
         node = runner.program.graph.nodes[self._config.source]
@@ -176,6 +178,7 @@ class SpoolReader(DataSourceStreamReader):
             while True:
                 batch = source.read(offset, CHUNK)
                 offset = batch.offset
+                runner.count_input(batch.skipped, len(batch.dead))
                 yield [*batch.tuples, *([Punctuation.WINDOW] if batch.window else [])], batch.dead
                 if batch.done:
                     return

@@ -28,12 +28,14 @@ from penstock.platforms.spark.wire import (
     LAST_ORIGIN,
     PARTITION_SHIFT,
     PROLIFIC_SHIFT,
+    REPORT,
     ChannelOf,
     dumps,
     encode,
     port_dest,
 )
 from penstock.runtime.failure import operator_error
+from penstock.runtime.profiler import Counts, Sampler, counts
 from penstock.runtime.segment import Entry, Segment, TrackedChunk
 from penstock.runtime.turn import Turn
 from penstock.tuples import CHUNK, Punctuation
@@ -71,6 +73,10 @@ class Outbox:
         cause = error.__cause__
         shown = "" if cause is None else "".join(traceback.format_exception(cause))
         self._special.append((self._names[channel], FAILED, dumps((level, origin, error, shown))))
+
+    def report(self, numbers: Any, channel: int) -> None:
+        """Numbers for the driver."""
+        self._special.append((self._names[channel], REPORT, dumps(numbers)))
 
     def rows(self) -> Iterator[Row]:
         """Everything that waits, as rows."""
@@ -170,6 +176,7 @@ class StageRunner:
         self.sent = 0
         self.reached = 0  # origin of what is being processed, for errors
         self._next = partition << PARTITION_SHIFT
+        self._input = {"skipped": 0, "dead": 0}
         self.logics: dict[int, Logic] = {}
         self.segments: dict[int, Segment] = {}  # by root
         self._build()
@@ -182,7 +189,7 @@ class StageRunner:
             for index in plan.nodes:
                 self._add_logic(index)
         for plan in plans:
-            segment = Segment(self.program.graph, plan, self.logics, None, self.tracked)
+            segment = Segment(self.program.graph, plan, self.logics, Sampler(), self.tracked)
             self.segments[plan.root] = segment
         exits: dict[Target, Exit] = {}
         for segment in self.segments.values():
@@ -302,6 +309,20 @@ class StageRunner:
                 segment.finish_port(root, port, self.turn)
         if self._all_ended(root, ended) and not self._all_ended(root, before):
             segment.finish_operator(root, self.turn)
+
+    def count_input(self, skipped: int, dead: int) -> None:
+        """Input that the source could not parse."""
+        self._input["skipped"] += skipped
+        self._input["dead"] += dead
+
+    def report(self) -> None:
+        """Tell the driver what the operators did and cost."""
+        numbers: dict[int, tuple[Counts, dict[str, int]]] = {}
+        for segment in self.segments.values():
+            for index, counted in counts(segment).items():
+                counters = self._input if index == self.source else segment.logics[index].counters()
+                numbers[index] = counted, counters
+        self.outbox.report(numbers, self.channel)
 
     def close(self, failed: bool = False) -> None:
         """Close the operators."""

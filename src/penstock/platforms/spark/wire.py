@@ -22,7 +22,7 @@ from uuid import UUID
 from penstock.graph.graph import Target
 
 SCHEMA = "channel int, dest int, payload binary"
-FAILED, FINAL = -1, -2
+FAILED, FINAL, REPORT = -1, -2, -3
 _PORTS = 64  # input ports per operator that a destination can tell apart
 # Above every origin a tuple can have; what operators release at the end of the stream comes last.
 LAST_ORIGIN = 1 << 62
