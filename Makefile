@@ -20,7 +20,7 @@ $(VENV)/.installed-peers: $(VENV)/.installed
 	@touch $@
 
 run: $(VENV)/.installed
-	@$(BIN)/penstock run examples/logwatch.py --on local --plan
+	@$(BIN)/penstock run examples/logwatch.py --plan --operators
 
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest

@@ -51,7 +51,9 @@ from penstock.operators.aggregates import (
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import Job, JobMetrics
 from penstock.platforms.launch import plan, run, submit
+from penstock.platforms.spark import connectors as spark
 from penstock.tuples import DeadLetter, Punctuation
+from penstock.windows.engine import PartitionWindow
 from penstock.windows.policies import session, sliding, tumbling
 
 __version__ = "0.1.0"
@@ -72,6 +74,7 @@ __all__ = [
     "Operator",
     "OperatorContext",
     "OperatorError",
+    "PartitionWindow",
     "PenstockError",
     "Plan",
     "PlatformError",
@@ -99,6 +102,7 @@ __all__ = [
     "run",
     "session",
     "sliding",
+    "spark",
     "stddev",
     "submit",
     "sum",

@@ -251,14 +251,14 @@ def test_dynamic_filter_passes_what_is_in_its_set(run: Run) -> None:
     assert out == [1, 3]
 
 
-def test_dynamic_filter_is_changed_by_what_comes_back(run: Run) -> None:
+def test_dynamic_filter_is_changed_by_what_comes_back() -> None:
     """Every tuple that passes takes its value out of the set: the second of each kind is dropped."""
     flow = pn.Flow("filter")
     back = flow.feedback()
     passed = flow.source(iter([1, 2, 1, 2])).throttle(1e9).dynamic_filter(back, by=lambda n: n, initial=[1, 2])
     back.connect(passed.map(lambda n: ("remove", n)))
     out = passed.collect()
-    run(flow)
+    pn.run(flow, on="local")
     assert out[:2] == [1, 2]
 
 
@@ -278,13 +278,13 @@ def test_switch_holds_tuples_while_off_and_loses_none(run: Run) -> None:
     assert out == [1, 2, 3, 4, 5]
 
 
-def test_a_gate_fed_back_from_downstream_lets_everything_pass_in_order(run: Run) -> None:
+def test_a_gate_fed_back_from_downstream_lets_everything_pass_in_order() -> None:
     flow = pn.Flow("gate")
     done = flow.feedback()
     passed = flow.source(range(100)).gate(done, limit=2).map(lambda n: n * 2)
     done.connect(passed)
     out = passed.collect()
-    run(flow)
+    pn.run(flow, on="local")
     assert out == [n * 2 for n in range(100)]
 
 

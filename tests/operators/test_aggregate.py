@@ -127,9 +127,7 @@ def test_keyed_sliding_windows_of_arrival_time(items, size, every, move):
 def test_keyed_windows_of_event_time(items, size, step, late, move, is_tumbling, aggregates):
     step = size if is_tumbling else step
     window = (
-        tumbling(time=size, on="ts", late=late)
-        if is_tumbling
-        else sliding(time=size, every=step, on="ts", late=late)
+        tumbling(time=size, on="ts", late=late) if is_tumbling else sliding(time=size, every=step, on="ts", late=late)
     )
     driven = play(aggregated(window, aggregates), items, move)
     found = {k: oracles.event_time(ts, size, step, late) for k, ts in per_key(items).items()}

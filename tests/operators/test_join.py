@@ -104,9 +104,7 @@ def test_only_equal_keys_meet():
     assert feed(driven, (L, 1), (L, 2), (R, -1), (R, -2)).out == [(1, -1), (2, -2)]
 
 
-@pytest.mark.parametrize(
-    "window", [tumbling(count=3), session(gap=3, on="ts"), sliding(count=3, every=2)], ids=str
-)
+@pytest.mark.parametrize("window", [tumbling(count=3), session(gap=3, on="ts"), sliding(count=3, every=2)], ids=str)
 def test_windows_that_make_no_sense_are_refused_with_operator_and_line(window):
     with pytest.raises(FlowError, match=r"operator 'join' \(defined at .*test_join.py:"):
         joined(window)

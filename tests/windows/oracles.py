@@ -64,9 +64,7 @@ def sliding_delta(tuples: Tuples, delta: float, every: float | None = None) -> l
 def sliding_time(tuples: Tuples, seconds: float, every: float | None = None) -> list[Tuples]:
     """Up to the arrival of the last tuple."""
     if every is None:
-        return [
-            [w for w in tuples[: i + 1] if t["at"] - w["at"] < seconds] for i, t in enumerate(tuples)
-        ]
+        return [[w for w in tuples[: i + 1] if t["at"] - w["at"] < seconds] for i, t in enumerate(tuples)]
     fired = []
     if tuples:
         first, end = tuples[0]["at"], tuples[-1]["at"]

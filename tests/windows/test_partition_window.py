@@ -220,9 +220,7 @@ def test_neighbouring_float_windows_share_their_bound(time, size):
 
 # --------------------------------------------------------------------------------------- against the slow way
 
-tuples = st.lists(
-    st.builds(lambda ts, v: {"ts": ts, "v": v}, st.integers(0, 40), st.integers(-5, 5)), max_size=30
-)
+tuples = st.lists(st.builds(lambda ts, v: {"ts": ts, "v": v}, st.integers(0, 40), st.integers(-5, 5)), max_size=30)
 sizes = st.integers(1, 8)
 
 

@@ -31,6 +31,10 @@ def cli() -> None:
 @click.option("--on", type=click.Choice(launch.PLATFORMS), default="spark", show_default=True, help="Platform.")
 @click.option("--threading", default=None, help="Threading model of the local platform.")
 @click.option("--threads", type=int, default=None, help="Fixed number of threads (local).")
+@click.option("--master", default=None, help="Spark master, such as spark://host:7077; all local cores by default.")
+@click.option("--checkpoint", type=click.Path(file_okay=False), default=None, help="Folder to go on from (Spark).")
+@click.option("--trigger", default=None, help="How often a batch starts, such as 1s (Spark).")
+@click.option("--spark-log", "log", default=None, help="Show Spark's own log at this level, such as WARN.")
 @click.option("--plan", "show_plan", is_flag=True, help="Print the plan before running.")
 @click.option("--operators", is_flag=True, help="Print what each operator did and cost.")
 @click.option("--save-profile", type=click.Path(dir_okay=False), default=None, help="Write the profile as JSON.")
@@ -40,6 +44,10 @@ def run(
     on: str,
     threading: str | None,
     threads: int | None,
+    master: str | None,
+    checkpoint: str | None,
+    trigger: str | None,
+    log: str | None,
     show_plan: bool,
     operators: bool,
     save_profile: str | None,
@@ -48,6 +56,7 @@ def run(
     """Run the flow in FILE to the end of its sources."""
     console = Console(stderr=True)
     options = {"threading": threading, "threads": threads}
+    options |= {"master": master, "checkpoint": checkpoint, "trigger": trigger, "log": log}
     job = None
     try:
         flow = load_flow(program)

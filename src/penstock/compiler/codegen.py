@@ -28,7 +28,7 @@ from penstock.operators.base import Logic
 from penstock.operators.union import UnionLogic
 from penstock.tuples import attribute_getter
 
-# A list that a flat_map or a join fills is handed on when it gets this long, so memory stays bounded however much comes.
+# A list that a flat_map or a join fills is handed on when it gets this long, so memory stays bounded.
 OVERFLOW = 4096
 
 

@@ -92,6 +92,18 @@ class FileSink(Sink):
         finally:
             self._discard()
 
+    def copy(self, path: PathLike | None) -> None:
+        """A run of its own: write what a sink of the same format wrote to the plain file `path` (None: nothing)."""
+        self.open()
+        try:
+            if path is not None:
+                with open(path, "rb") as content:
+                    while data := content.read(_BUFFER):
+                        self._write_bytes(data)
+            self.close()
+        finally:
+            self._discard()
+
     # ---------------------------------------------------------------------------------------------------- opening
 
     def _writes_in_place(self) -> bool:
@@ -109,10 +121,11 @@ class FileSink(Sink):
 
     def _open_append(self) -> IO[bytes]:
         file = io.FileIO(self._target, "ab")
-        if not self.is_gzip and os.path.isfile(self._target) and os.path.getsize(self._target):
+        if os.path.isfile(self._target) and os.path.getsize(self._target):
             try:
                 self._renderer = self._make_renderer(self._target)
-                self._complete_last_line(file)
+                if not self.is_gzip:
+                    self._complete_last_line(file)
             except BaseException:
                 file.close()
                 raise
@@ -126,7 +139,8 @@ class FileSink(Sink):
         return CsvRenderer(self.encoding, None if existing is None else self._header_of(existing))
 
     def _header_of(self, existing: str) -> tuple[str, ...]:
-        with open(existing, encoding=self.encoding, newline="") as file:
+        opened = gzip.open if self.is_gzip else open
+        with cast("IO[str]", opened(existing, "rt", encoding=self.encoding, newline="")) as file:
             return tuple(next(csv.reader(file), ()))
 
     def _complete_last_line(self, file: IO[bytes]) -> None:

@@ -17,6 +17,7 @@ from penstock.errors import FlowError
 
 _END: Final = object()  # follows the last tuple of an iterator, so that whoever takes knows that it was the last
 
+
 class SequenceSource(Source):
     """A list, range, tuple or string, read in place by index. The offset is the index."""
 

@@ -16,6 +16,7 @@ from penstock.graph import operations as ops
 from penstock.graph.graph import Output
 from penstock.graph.keys import Key, KeySpec
 from penstock.graph.operator import CoOperator, Kind, Operator
+from penstock.graph.schema import Schema
 
 if TYPE_CHECKING:
     from penstock.graph.flow import Flow
@@ -27,6 +28,18 @@ U = TypeVar("U")
 
 class Collected(list[Any]):
     """What `stream.collect()` returns: a list that a run fills, on every platform. Each run starts it anew."""
+
+
+class SparkFrame(Collected):
+    """What `stream.to_spark(...)` returns: the tuples of a run, and the data frame they make."""
+
+    def __init__(self, schema: Schema) -> None:
+        super().__init__()
+        self.schema = schema
+
+    def dataframe(self, spark: Any) -> Any:
+        """A data frame of session `spark` with one row per tuple, in order."""
+        return spark.createDataFrame([self.schema.row(item) for item in self], self.schema.ddl)
 
 
 class Stream(Generic[T]):
@@ -419,8 +432,8 @@ class Stream(Generic[T]):
         missing = [method for method in ("open", "close") if not callable(getattr(target, method, None))]
         if missing and hasattr(target, "write") and not isinstance(target, list):
             raise FlowError(
-                f"sink() at {user_location()}: {type(target).__name__} has write() but lacks {' and '.join(missing)}(), "
-                "so it is no Sink; pass its write method to have it called per tuple, or pn.files.write(path)"
+                f"sink() at {user_location()}: {type(target).__name__} has write() but lacks {', '.join(missing)}(); "
+                "pass its write method to have it called per tuple, or pn.files.write(path)"
             )
         self._add(ops.Write(target=target), name=name)
         return self
@@ -430,6 +443,15 @@ class Stream(Generic[T]):
         collected = Collected()
         self._add(ops.Write(target=collected), name=name or self.flow._fresh_name("collect"))
         return collected
+
+    def to_spark(self, schema: Any, *, name: str | None = None) -> SparkFrame:
+        """Collects the stream; after the run, `frame.dataframe(spark)` is a Spark data frame of it.
+
+        `schema` gives the columns: a dataclass, a NamedTuple, a TypedDict, or a dict of names and types.
+        """
+        frame = SparkFrame(Schema.of(schema))
+        self._add(ops.Write(target=frame), name=name or self.flow._fresh_name("to_spark"))
+        return frame
 
     # ------------------------------------------------------------------------------------------------- building
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from functools import lru_cache
+from types import CodeType
 from typing import Any
 
 from penstock.operators.aggregates import Aggregate
@@ -94,7 +95,7 @@ class Accumulation:
         text += _function("finish(s)", [], f"[{', '.join(self.finish_expressions(code))}]")
         if self.merges:
             text += _function("combine(a, b)", self.combine_lines(code), "s")
-        exec(compile(text, "<penstock accumulation>", "exec"), space)
+        exec(compiled(text), space)
         for function in ("start", "add", "finish", *(["combine"] if self.merges else [])):
             setattr(self, function, space[function])
 
@@ -173,6 +174,12 @@ def write_reads(accumulation: Accumulation, w: Writer, item: str) -> dict[int, s
         variables[position] = w.variable("value")
         w.line(f"{variables[position]} = {w.attribute(item, on)}", attribute=on if isinstance(on, str) else "")
     return variables
+
+
+@lru_cache(maxsize=256)
+def compiled(text: str) -> CodeType:
+    """The code of generated text. Objects are bound by name, so many operators of a large program share it."""
+    return compile(text, "<penstock accumulation>", "exec", dont_inherit=True)
 
 
 def _read(on: Any, bind: Callable[[Any, str], str]) -> str:

@@ -4,8 +4,6 @@ Windows of count and of event time are written straight into the segment's code 
 the aggregates allow it; all others are partitions (`windowed`).
 """
 
-
-
 from __future__ import annotations
 
 from typing import Any

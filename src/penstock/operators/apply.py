@@ -1,7 +1,5 @@
 """`apply`: one call of the user's function with all tuples of a window for each firing."""
 
-
-
 from __future__ import annotations
 
 from collections.abc import Callable

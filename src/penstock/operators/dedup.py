@@ -11,8 +11,6 @@ another key says nothing about the tuples this key will still bring, so one numb
 **Count.** One window over the whole stream; memory is bounded by `count`.
 """
 
-
-
 from __future__ import annotations
 
 from collections import deque

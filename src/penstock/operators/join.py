@@ -8,8 +8,6 @@ come at least `time` (and `late`) past it; so as long as each side is in order o
 depend on how the two sides interleave. When one side has ended, only the other one counts.
 """
 
-
-
 from __future__ import annotations
 
 from collections import deque

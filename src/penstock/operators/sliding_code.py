@@ -16,7 +16,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.graph.keys import Key
-from penstock.operators.accumulation import Accumulation, Code, Named, State, write_reads
+from penstock.operators.accumulation import Accumulation, Code, Named, State, compiled, write_reads
 from penstock.operators.base import Late, Writer
 from penstock.operators.sliding_aggregates import way_of
 from penstock.operators.tumbling_code import NEVER, column_expressions, result_expressions, row_function
@@ -45,7 +45,10 @@ class Stacks:
 
 
 class SlidingCountCode:
-    """The newest `size` tuples, at every `every`-th. State: `[key, tuples in the pane, slots of the pane …, stacks]`."""
+    """The newest `size` tuples, at every `every`-th.
+
+    State: `[key, tuples in the pane, slots of the pane …, stacks]`.
+    """
 
     def __init__(self, window: Window, fold: Accumulation, key: Key | None) -> None:
         every = 1 if window.every is None else window.every
@@ -212,7 +215,7 @@ def _functions(fold: Accumulation, key: Key | None, every: int, partial: bool) -
         "silent": "False" if partial else "stacks.room",
     }.items():
         text = text.replace("{" + word + "}", expression)
-    exec(compile(text, "<penstock accumulation>", "exec"), space)
+    exec(compiled(text), space)
     return space
 
 

@@ -8,8 +8,6 @@ sliding window holds back as much as it spans:
 * arrival time: a tuple goes when it was held for the span, and everything that sorts before it goes first.
 """
 
-
-
 from __future__ import annotations
 
 import dataclasses

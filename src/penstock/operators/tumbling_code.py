@@ -12,7 +12,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from penstock.graph.keys import Key
-from penstock.operators.accumulation import Accumulation, Code, State, write_reads
+from penstock.operators.accumulation import Accumulation, Code, State, compiled, write_reads
 from penstock.operators.base import LATE, Late, Writer
 from penstock.windows.policies import Window
 from penstock.windows.times import Grid, comparable, grid_of, number_of, time_of, units_in
@@ -50,7 +50,7 @@ def row_function(fold: Accumulation, key: Key | None, bounded: bool, base: int =
     if bounded:
         entries += ["'window_start': start", "'window_end': end"]
     text = f"def row(key, s, start, end):\n    return {{{', '.join(entries)}}}\n"
-    exec(compile(text, "<penstock accumulation>", "exec"), space)
+    exec(compiled(text), space)
     row: Row = space["row"]
     return row
 
@@ -78,9 +78,7 @@ class TumblingCountCode:
         """Code for the tuple in `item`; `state` is the variable that holds its key's list."""
         values = write_reads(self.fold, w, item)
         count = w.variable("count")
-        code = Code(
-            self.fold, state, 1, w.bind, scratch=w.variable("scratch"), values=values, order="0", counter=count
-        )
+        code = Code(self.fold, state, 1, w.bind, scratch=w.variable("scratch"), values=values, order="0", counter=count)
         if self.window.size == 1:
             w.line(f"{count} = 1")
             self._write_lines(w, self.fold.start_lines(code))

@@ -4,8 +4,6 @@
 needs, so `aggregate` and `apply` differ in nothing else.
 """
 
-
-
 from __future__ import annotations
 
 from typing import Any, Protocol

@@ -6,8 +6,6 @@ aggregates. So the rules of a policy are written once, and a mean over a million
 Drivers never ask a clock. They are told the time, so their state can be pickled, moved and resumed elsewhere.
 """
 
-
-
 from __future__ import annotations
 
 from collections import deque

@@ -9,8 +9,6 @@ the operator. The clock is never pickled; a window that was unpickled follows th
 set.
 """
 
-
-
 from __future__ import annotations
 
 import copy

@@ -7,8 +7,6 @@ stops the query before the batch is committed, so a later run with the same chec
 
 from __future__ import annotations
 
-import hashlib
-import json
 import pickle
 import shutil
 import tempfile
@@ -17,14 +15,17 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from penstock.errors import Cancelled, PenstockError, PlatformError
 from penstock.graph.graph import Graph, Target
+from penstock.graph.operations import Read
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import JobMetrics, OperatorMetrics
+from penstock.platforms.spark.checkpoint import Checkpoint
+from penstock.platforms.spark.connectors import SparkSource, read_level_0
 from penstock.platforms.spark.delivery import Delivery, make_delivery
 from penstock.platforms.spark.numbers import Numbers
 from penstock.platforms.spark.processor import LevelProcessor, merged
@@ -32,6 +33,7 @@ from penstock.platforms.spark.program import Program, make_program, pack
 from penstock.platforms.spark.session import QUERY_SETTINGS, get_session
 from penstock.platforms.spark.source import SourceConfig, make_data_source
 from penstock.platforms.spark.spool import Spooler
+from penstock.platforms.spark.tuning import split_conf
 from penstock.platforms.spark.wire import FAILED, FINAL, REPORT, SCHEMA, dest_port
 from penstock.runtime.failure import operator_error
 from penstock.tuples import Punctuation
@@ -52,6 +54,10 @@ class SparkOptions:
     log: str | None = None
 
 
+# The level and origin of what failed, the error, its pickled cause, and the worker's traceback.
+Failure = tuple[int, int, BaseException, bytes, str]
+
+
 class SparkRun:
     """A program that runs as a streaming query."""
 
@@ -66,30 +72,45 @@ class SparkRun:
         self._ended: float | None = None
         self._changed = threading.Condition()
         self._ending = threading.Event()  # no more batches are wanted
+        self._delivering = threading.Lock()  # sinks are not closed under a batch
         self._final_batch: int | None = None
         self._finals: set[int] = set()
         self.numbers = Numbers(graph)
         self._sources = {node.index for node in graph if node.is_source}
-        session = options.spark if options.spark is not None else get_session(options.master, options.conf, options.log)
+        conf, self._tuning = split_conf(options.conf)
+        session = options.spark if options.spark is not None else get_session(options.master, conf, options.log)
         self._session = session.newSession()
         channels = max(1, self._session.sparkContext.defaultParallelism)
         self.program: Program = make_program(graph, uuid.uuid4().hex, channels)
         self._packed = pack(self.program)
         self._folder = self._make_folder()
-        self._check_same_program()
+        self._checkpoint = Checkpoint(self._folder)
+        known = self._checkpoint.agree(graph, channels)
+        if known != channels:
+            channels = known
+            self.program = make_program(graph, self.program.run, channels)
+            self._packed = pack(self.program)
         keeps = options.checkpoint is not None
         self.deliveries: dict[int, Delivery] = {
-            node.index: make_delivery(node, self._folder / "sinks" / node.name if keeps else None)
+            node.index: make_delivery(
+                node, self._checkpoint.place("sinks", node.name) if keeps else None, self._session
+            )
             for node in graph
             if node.is_sink
+        }
+        self._foreign: dict[int, SparkSource] = {
+            node.index: node.operation.source
+            for node in graph
+            if isinstance(node.operation, Read) and isinstance(node.operation.source, SparkSource)
         }
         self.spoolers = {
             node.index: Spooler(
                 node.operation.source,  # type: ignore[attr-defined]
-                self._folder / "sources" / node.name,
+                self._checkpoint.place("sources", node.name),
                 node.name,
                 channels,
                 lambda error, node=node: self._source_failed(error, node),  # type: ignore[misc]
+                self._tuning,
             )
             for node in graph
             if node.is_source
@@ -99,51 +120,31 @@ class SparkRun:
 
     def _make_folder(self) -> Path:
         if self.options.checkpoint is not None:
+            if "://" in str(self.options.checkpoint):
+                raise PlatformError(
+                    f"checkpoint= is a folder that the driver and all workers see, not {self.options.checkpoint!s}"
+                )
             folder = Path(self.options.checkpoint).absolute()
             folder.mkdir(parents=True, exist_ok=True)
             return folder
         self._temporary = Path(tempfile.mkdtemp(prefix="penstock-"))
         return self._temporary
 
-    def _check_same_program(self) -> None:
-        """A checkpoint belongs to one program: the same operators, in the same order, with the same keys."""
-        shape = [
-            [
-                node.name,
-                node.operation.verb,
-                node.kind,
-                str(node.key),
-                [list(map(list, i.streams)) for i in node.inputs],
-            ]
-            for node in self.graph
-        ]
-        mark = hashlib.sha256(json.dumps(shape).encode()).hexdigest()
-        path = self._folder / "program.json"
-        if path.exists():
-            known = json.loads(path.read_text())
-            if known["mark"] != mark:
-                raise PlatformError(
-                    f"the checkpoint {self._folder} belongs to another program ('{known['flow']}'): its operators "
-                    "differ from this one's; give another folder, or remove this one to start over"
-                )
-            if known["channels"] != self.program.channels:
-                self.program = replace(make_program(self.graph, self.program.run, known["channels"]))
-                self._packed = pack(self.program)
-        else:
-            content = {"flow": self.graph.name, "mark": mark, "channels": self.program.channels}
-            path.write_text(json.dumps(content))
-
     def start(self) -> None:
         """Open the sinks, start the sources and the query."""
         try:
+            self._checkpoint.acquire()
             for delivery in self.deliveries.values():
                 delivery.open()
-            for spooler in self.spoolers.values():
-                spooler.start()
-            if self._is_complete():
-                self._ending.set()
+            self._finals = self._checkpoint.finals()
+            if self._checkpoint.complete or self._finals >= self._sources:
+                self._ending.set()  # all that an earlier run may have left to do is to put the sinks in place
             else:
+                for spooler in self.spoolers.values():
+                    spooler.start()
                 self._start_query()
+                if self._foreign and self.options.trigger is None:
+                    threading.Thread(target=self._end_foreign, name=f"{self.graph.name}: end", daemon=True).start()
         except BaseException as error:
             self._error = error
             self._finish()
@@ -177,35 +178,57 @@ class SparkRun:
             parts=self.program.channels,
             target_seconds=TARGET_SECONDS,
             by_value=not master.startswith("local"),
+            batch_items=self._tuning.batch_items,
         )
         name = f"penstock_{self.program.run}_{index}"
         self._session.dataSource.register(make_data_source(config, name))
-        return self._session.readStream.format(name).load()
+        spooled = self._session.readStream.format(name).load()
+        if index not in self._foreign:
+            return spooled
+        # Spark reads the tuples itself; the spool, which stays empty, only brings the final punctuation.
+        frame = self._foreign[index].make(self._session)
+        if not getattr(frame, "isStreaming", False):
+            node = self.graph.nodes[index]
+            raise PlatformError(
+                f"source '{node.name}' ({node.location}): the function given to pn.spark.source must return a "
+                f"streaming data frame (spark.readStream…), not {type(frame).__name__}"
+            )
+        return frame.mapInArrow(read_level_0(self.program.run, self._packed, index), SCHEMA).union(spooled)
+
+    def _end_foreign(self) -> None:
+        """Without a trigger, Spark's own sources end where their data ends now."""
+        with suppress(Exception):  # the query fails or is stopped: whoever waits for the job hears of that
+            self._query.processAllAvailable()
+            for index in self._foreign:
+                self.spoolers[index].spool.end(0)
 
     # ------------------------------------------------------------------------------------------------ delivering
 
     def _deliver(self, frame: Any, batch: int) -> None:
         """One batch, in the driver. Raising keeps Spark from committing it."""
-        if self._ending.is_set():
-            raise RuntimeError("the job is being stopped")
         try:
-            self._deliver_rows(frame.toArrow(), batch)
+            table = frame.toArrow()
+            with self._delivering:
+                if self._ending.is_set():
+                    raise RuntimeError("the job is being stopped")
+                self._deliver_rows(table, batch)
         except BaseException as error:
-            if self._error is None:
+            if self._error is None and not self._ending.is_set():
                 self._error = error
             self._ending.set()
             raise
 
     def _deliver_rows(self, table: Any, batch: int) -> None:
         payloads: dict[int, dict[int, list[bytes]]] = {}
-        failures: list[tuple[int, int, BaseException, str]] = []
+        failures: list[Failure] = []
+        finals: set[int] = set()
         reports: list[bytes] = []
         dests, packed = table.column("dest").to_pylist(), table.column("payload").to_pylist()
         for dest, payload in zip(dests, packed, strict=True):
             if dest == FAILED:
                 failures.append(pickle.loads(payload))
             elif dest == FINAL:
-                self._finals.add(pickle.loads(payload))
+                finals.add(pickle.loads(payload))
             elif dest == REPORT:
                 reports.append(payload)
             else:
@@ -216,15 +239,16 @@ class SparkRun:
             self.numbers.add(pickle.loads(report))
         for index, delivery in self.deliveries.items():
             delivery.write(batch, _tuples(payloads.get(index, {})))
+        if finals:
+            self._finals |= finals
+            self._checkpoint.note_finals(finals, batch)
         if self._finals >= self._sources:
             self._final_batch = batch
 
-    def _deliver_before(
-        self, failure: tuple[int, int, BaseException, str], payloads: Mapping[int, dict[int, list[bytes]]], batch: int
-    ) -> None:
+    def _deliver_before(self, failure: Failure, payloads: Mapping[int, dict[int, list[bytes]]], batch: int) -> None:
         """What came before the failing tuple, as far as the order tells, then the error itself."""
-        level, origin, error, shown = failure
-        error.__cause__ = WorkerTraceback(shown) if shown else None
+        level, origin, error, packed, shown = failure
+        error.__cause__ = _cause(packed, shown)
         for index, delivery in self.deliveries.items():
             (above,) = self.graph.nodes[index].inputs[0].streams[:1]
             if self.program.stages.present[above.node] == {level} and self.options.checkpoint is None:
@@ -239,8 +263,8 @@ class SparkRun:
         if isinstance(error, Exception):
             wrapped = operator_error(error, node, doing="to read")
             wrapped.__cause__ = error
-        self._source_error = wrapped
         self._failed_source = node.index
+        self._source_error = wrapped
 
     _source_error: BaseException | None = None
     _failed_source: int | None = None
@@ -272,20 +296,10 @@ class SparkRun:
         numbers = self.spoolers[self._failed_source].spool.numbers()
         if not numbers:
             return True
-        progress = self._query.lastProgress
-        if progress is None:
-            return False
-        name = f"penstock_{self.program.run}_{self._failed_source}"
-        for source in progress.sources:
-            if name in source.description and source.endOffset:
-                return int(json.loads(source.endOffset)["items"]) > numbers[-1]
-        return len(self.spoolers) > 1 and not self._query.status["isDataAvailable"]
+        return self._checkpoint.committed_items(self._failed_source) > numbers[-1]
 
     def _committed(self, batch: int) -> bool:
         return (self._folder / "spark" / "commits" / str(batch)).exists()
-
-    def _is_complete(self) -> bool:
-        return (self._folder / "complete").exists()
 
     def _finish(self) -> None:
         self._ending.set()
@@ -294,19 +308,25 @@ class SparkRun:
                 self._query.stop()
         for spooler in self.spoolers.values():
             spooler.stop()
+        with self._delivering:
+            self._close_sinks()
+        self._checkpoint.release()
+        if self._temporary is not None:
+            shutil.rmtree(self._temporary, ignore_errors=True)
+        with self._changed:
+            self._ended = time.monotonic()
+            self._changed.notify_all()
+
+    def _close_sinks(self) -> None:
         failed = self._error is not None or self._cancelled
         for delivery in self.deliveries.values():
             try:
                 delivery.close(failed)
             except PenstockError as error:
                 self._error = self._error or error
-        if not failed and self.options.checkpoint is not None:
-            (self._folder / "complete").touch()
-        if self._temporary is not None:
-            shutil.rmtree(self._temporary, ignore_errors=True)
-        with self._changed:
-            self._ended = time.monotonic()
-            self._changed.notify_all()
+        if self._error is None and not self._cancelled:
+            with suppress(OSError):  # without the mark the next run finds out that all batches are committed
+                self._checkpoint.set_complete()
 
     def cancel(self) -> None:
         """Stop the query; what was delivered stays."""
@@ -344,6 +364,15 @@ class SparkRun:
             operators[self.graph.nodes[index].name] = OperatorMetrics(delivery.delivered, 0, None)
         tuples = self.numbers.tuples
         return JobMetrics(self.state, elapsed, tuples, tuples / elapsed if elapsed > 0 else 0.0, operators)
+
+
+def _cause(packed: bytes, shown: str) -> BaseException | None:
+    """What the user's function raised in a worker, with the worker's traceback as a note."""
+    cause: BaseException | None = pickle.loads(packed)
+    if cause is None:
+        return WorkerTraceback(shown) if shown else None
+    cause.add_note("In the worker:\n" + shown)
+    return cause
 
 
 class WorkerTraceback(Exception):

@@ -18,9 +18,9 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 
 from penstock.errors import PenstockError
 from penstock.graph.graph import Output, Target
-from penstock.platforms.spark.program import unpack
+from penstock.platforms.spark.program import Program, unpack
 from penstock.platforms.spark.spool import Item, Spool, load_item
-from penstock.platforms.spark.stage_runner import ROW_TUPLES, Outbox, StageRunner
+from penstock.platforms.spark.stage_runner import ROW_TUPLES, Outbox, Row, StageRunner
 from penstock.platforms.spark.wire import FINAL, SCHEMA, dumps
 from penstock.runtime.failure import operator_error
 from penstock.tuples import CHUNK, Punctuation
@@ -39,6 +39,7 @@ class SourceConfig:
     parts: int  # tasks that can run at once
     target_seconds: float  # how long a batch should take
     by_value: bool  # workers do not see the driver's files: send items with the task
+    batch_items: int | None = None  # items in a batch; None: follows how long batches take
 
 
 def make_data_source(config: SourceConfig, name: str) -> type[DataSource]:
@@ -58,6 +59,33 @@ def make_data_source(config: SourceConfig, name: str) -> type[DataSource]:
     return SpoolDataSource
 
 
+def arrow_row(row: Row) -> pa.RecordBatch:
+    """One row for the next level."""
+    channel, dest, payload = row
+    return pa.RecordBatch.from_pydict({"channel": [channel], "dest": [dest], "payload": [payload]}, _ARROW)
+
+
+def frame_rows(program: Program, index: int, partition: int, chunks: Iterator[list[Any]]) -> Iterator[Row]:
+    """The rows that level 0 makes of tuples that Spark has read itself."""
+    channel = partition % program.channels
+    runner = None
+    outbox = Outbox(program.names)
+    try:
+        runner = StageRunner(program, 0, channel, source=index, partition=partition)
+        outbox = runner.outbox
+        for tuples in chunks:
+            runner.feed(Target(index, 0), range(len(tuples)), tuples)
+            if outbox.waiting >= ROW_TUPLES:
+                yield from outbox.rows()
+        runner.report()
+    except PenstockError as error:
+        outbox.fail(error, 0 if runner is None else runner.next_origin(0).start, 0, channel)
+    finally:
+        if runner is not None:
+            runner.close()
+    yield from outbox.rows()
+
+
 class _Part(InputPartition):
     """The items of one task; `final` for the one that says that the source has ended."""
 
@@ -69,16 +97,16 @@ class _Part(InputPartition):
 
 
 class SpoolReader(DataSourceStreamReader):
-    """Offsets are `{"items": n, "ended": 0 or 1}`; they are asked for in a process beside the driver."""
+    """Offsets are `{"source": node, "items": n, "ended": 0 or 1}`; asked for in a process beside the driver."""
 
     def __init__(self, config: SourceConfig) -> None:
         self._config = config
         self._spool = Spool(Path(config.folder))
-        self._batch = config.parts
+        self._batch = config.batch_items or config.parts
         self._asked: float | None = None
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return {"items": 0, "ended": 0}
+        return {"source": self._config.source, "items": 0, "ended": 0}
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadAllAvailable()
@@ -91,7 +119,7 @@ class SpoolReader(DataSourceStreamReader):
         count, ended = self._available(first)
         if count > first or ended:
             self._asked = time.monotonic()
-        return {"items": count, "ended": int(ended)}
+        return {**start, "items": count, "ended": int(ended)}
 
     def _available(self, first: int) -> tuple[int, bool]:
         total = self._spool.ended
@@ -102,7 +130,7 @@ class SpoolReader(DataSourceStreamReader):
 
     def _adapt(self) -> None:
         """More items when the last batch was quick, fewer when it was slow."""
-        if self._asked is None:
+        if self._asked is None or self._config.batch_items is not None:
             return
         taken, self._asked = max(0.05, time.monotonic() - self._asked), None
         factor = min(4.0, max(0.5, self._config.target_seconds / taken))
@@ -127,15 +155,15 @@ class SpoolReader(DataSourceStreamReader):
         """Runs in a worker: the items of one task through level 0."""
         assert isinstance(partition, _Part)
         rows = self._final_rows() if partition.final else self._read(partition)
-        for channel, dest, payload in rows:
-            yield pa.RecordBatch.from_pydict({"channel": [channel], "dest": [dest], "payload": [payload]}, _ARROW)
+        for row in rows:
+            yield arrow_row(row)
 
-    def _final_rows(self) -> Iterator[tuple[int, int, bytes]]:
+    def _final_rows(self) -> Iterator[Row]:
         program = unpack(self._config.run, self._config.packed)
         for channel in program.names:
             yield channel, FINAL, dumps(self._config.source)
 
-    def _read(self, part: _Part) -> Iterator[tuple[int, int, bytes]]:
+    def _read(self, part: _Part) -> Iterator[Row]:
         program = unpack(self._config.run, self._config.packed)
         channel = part.number % program.channels
         runner = None

@@ -6,7 +6,8 @@ items. When the source has ended, a file `ended` holds how many there are.
 
 A batch that Spark may have to repeat refers to items by number; items are removed only when Spark has committed what
 lies behind them. So after a crash everything that was not committed is still here, and reading goes on behind the last
-item (each item remembers the source's own offset after it).
+item (each item remembers the source's own offset after it). A file that workers read is cut once and for all: the
+cuts are written down before the first of them becomes an item.
 
 The thread stays at most `MOST_AHEAD` items ahead of what is committed: that is the back-pressure to the source.
 """
@@ -23,10 +24,11 @@ from typing import Any
 from penstock.connectors.base import Batch, Source, as_source
 from penstock.connectors.file_reading import FileSource
 from penstock.connectors.iterables import IteratorSource
+from penstock.platforms.spark.connectors import SparkSource
+from penstock.platforms.spark.tuning import Tuning
+from penstock.platforms.spark.wire import dumps
 from penstock.tuples import Punctuation
 
-ITEM_TUPLES = 8192
-RANGE_BYTES = 4 << 20
 MOST_AHEAD = 256
 _PAUSE = 0.005
 
@@ -38,8 +40,9 @@ class Item:
     tuples: list[Any]
     dead: list[Any]
     skipped: int = 0
-    part: FileSource | None = None
     offset: Any = None  # the source's own offset after this item
+    done: bool = False  # nothing comes after it
+    part: FileSource | None = None
 
 
 class Spool:
@@ -58,7 +61,7 @@ class Spool:
         temporary.replace(self.folder / name)
 
     def append(self, number: int, item: Item) -> None:
-        self.write(self.path(number).name, _dumps(item))
+        self.write(self.path(number).name, dumps(item))
 
     def item(self, number: int) -> Item:
         return load_item(self.path(number).read_bytes())
@@ -78,6 +81,17 @@ class Spool:
     def end(self, count: int) -> None:
         self.write("ended", str(count).encode())
 
+    def cut(self, parts: list[FileSource]) -> None:
+        """Write down how the files of a source are cut."""
+        self.write("cuts", dumps(parts))
+
+    def cuts(self) -> list[FileSource] | None:
+        """How they were cut."""
+        try:
+            return pickle.loads((self.folder / "cuts").read_bytes())  # type: ignore[no-any-return]
+        except FileNotFoundError:
+            return None
+
     def exists(self, number: int) -> bool:
         return self.path(number).exists()
 
@@ -95,20 +109,20 @@ def load_item(data: bytes) -> Item:
     return item
 
 
-def _dumps(item: Item) -> bytes:
-    from penstock.platforms.spark.wire import dumps
-
-    return dumps(item)
-
-
 class Spooler:
     """Reads one source in the driver and fills its spool."""
 
     def __init__(
-        self, source: Any, folder: Path, name: str, parts: int, on_error: Callable[[BaseException], None]
+        self,
+        source: Any,
+        folder: Path,
+        name: str,
+        parts: int,
+        on_error: Callable[[BaseException], None],
+        tuning: Tuning | None = None,
     ) -> None:
-        folder.mkdir(parents=True, exist_ok=True)
         self.spool = Spool(folder)
+        self._tuning = tuning or Tuning()
         self.read = 0
         self.skipped = 0
         self.dead = 0
@@ -118,16 +132,23 @@ class Spooler:
             self._source.name = name
         self._parts = parts
         self._on_error = on_error
+        self._fault: Exception | None = None
         self._stop = threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"spool of {name}", daemon=True)
 
     def start(self) -> None:
-        self.thread.start()
+        folder = self.spool.folder
+        folder.mkdir(parents=True, exist_ok=True)
+        for left in folder.glob(".*"):  # half written when an earlier process died
+            left.unlink(missing_ok=True)
+        if not isinstance(self._source, SparkSource):  # else Spark reads it itself
+            self.thread.start()
 
     def stop(self) -> None:
         """Read no more. A source that does not come back is left alone."""
         self._stop.set()
-        self.thread.join(1.0)
+        if self.thread.ident is not None:
+            self.thread.join(1.0)
         if not self.thread.is_alive():
             self._source.close()
 
@@ -141,12 +162,16 @@ class Spooler:
             self.ready.set()
 
     def _fill(self) -> None:
-        numbers = self.spool.numbers()
-        if isinstance(self._source, FileSource) and not self._source.follow and not numbers:
+        if isinstance(self._source, FileSource) and not self._source.follow:
             self._cut_files(self._source)
             return
+        numbers = self.spool.numbers()
         number = numbers[-1] + 1 if numbers else 0
-        offset = self._begin(self.spool.item(numbers[-1]).offset if numbers else None)
+        last = self.spool.item(numbers[-1]) if numbers else None
+        if last is not None and last.done:
+            self.spool.end(number)
+            return
+        offset = self._begin(last)
         self.ready.set()
         while not self._stop.is_set():
             self._wait_for_room(number)
@@ -160,16 +185,21 @@ class Spooler:
 
     def _cut_files(self, source: FileSource) -> None:
         """Ranges of files are cut at once; workers read them."""
-        total = sum(Path(name).stat().st_size for name in source.paths.names() if Path(name).exists())
-        parts = source.ranges(max(2 * self._parts, total // RANGE_BYTES))
-        for number, part in enumerate(parts):
-            self.spool.append(number, Item([], [], part=part))
+        parts = self.spool.cuts()
+        if parts is None:
+            total = sum(Path(name).stat().st_size for name in source.paths.names() if Path(name).exists())
+            parts = source.ranges(max(2 * self._parts, total // self._tuning.item_bytes))
+            self.spool.cut(parts)
+        numbers = self.spool.numbers()
+        for number in range(numbers[-1] + 1 if numbers else 0, len(parts)):
+            self.spool.append(number, Item([], [], part=parts[number]))
         self.spool.end(len(parts))
 
-    def _begin(self, offset: Any) -> Any:
+    def _begin(self, last: Item | None) -> Any:
         first = self._source.initial()
-        if offset is None:
+        if last is None:
             return first
+        offset = last.offset
         if isinstance(self._source, IteratorSource):
             self._source.skip(offset)  # the program was started anew: its iterator begins again
         return offset
@@ -183,12 +213,21 @@ class Spooler:
 
     def _gather(self, offset: Any) -> tuple[Any, Item | None, bool]:
         """Tuples that are there now, up to a full item; never waits for more once it has some."""
+        if self._fault is not None:
+            raise self._fault
+        full = self._tuning.item_tuples
         tuples: list[Any] = []
         dead: list[Any] = []
         skipped = 0
         limit = 64
         while not self._stop.is_set():
-            batch: Batch = self._source.read(offset, min(limit, ITEM_TUPLES - len(tuples)))
+            try:
+                batch: Batch = self._source.read(offset, min(limit, full - len(tuples)))
+            except Exception as error:
+                if not tuples and not dead:
+                    raise
+                self._fault = error  # raised once what came before is in the spool
+                break
             limit *= 4
             tuples += batch.tuples
             if batch.window:
@@ -200,10 +239,11 @@ class Spooler:
             self.read += len(batch.tuples)
             self.skipped += batch.skipped
             self.dead += len(batch.dead)
-            if batch.done or len(tuples) >= ITEM_TUPLES:
-                return offset, Item(tuples, dead, skipped, offset=offset), batch.done
+            if batch.done or len(tuples) >= full:
+                return offset, Item(tuples, dead, skipped, offset, batch.done), batch.done
             if idle:
                 if tuples or dead:
-                    return offset, Item(tuples, dead, skipped, offset=offset), False
+                    return offset, Item(tuples, dead, skipped, offset), False
                 self._stop.wait(_PAUSE)
-        return offset, None, False
+        # What has been read is kept, though nobody may want it now: the source might not give it again.
+        return offset, Item(tuples, dead, skipped, offset) if tuples or dead else None, False

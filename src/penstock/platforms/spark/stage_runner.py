@@ -10,12 +10,14 @@ can be put back in order.
 
 from __future__ import annotations
 
+import pickle
 import time
 import traceback
 from collections.abc import Iterator
 from typing import Any
 
 from penstock.clock import SystemClock
+from penstock.compiler.codegen import Origin
 from penstock.compiler.segments import SegmentPlan
 from penstock.errors import PenstockError
 from penstock.graph.graph import Target
@@ -72,7 +74,12 @@ class Outbox:
         """Tell the driver that a tuple failed, and where in the order of a level."""
         cause = error.__cause__
         shown = "" if cause is None else "".join(traceback.format_exception(cause))
-        self._special.append((self._names[channel], FAILED, dumps((level, origin, error, shown))))
+        try:
+            packed = dumps(cause)
+            pickle.loads(packed)
+        except Exception:  # an exception of the user's that cannot travel: its text must do
+            packed = dumps(None)
+        self._special.append((self._names[channel], FAILED, dumps((level, origin, error, packed, shown))))
 
     def report(self, numbers: Any, channel: int) -> None:
         """Numbers for the driver."""
@@ -102,7 +109,7 @@ class Exit:
         self._outbox = runner.outbox
         self._dest = port_dest(target)
         program = runner.program
-        node = program.graph.nodes[target.node]
+        node = self._node = program.graph.nodes[target.node]
         self._channels = 1
         self._key = None
         self._spread = runner.channel
@@ -113,6 +120,7 @@ class Exit:
             if self._channels > 1:
                 assert key is not None, "levels with several channels are partitioned"
                 self._key = key.getter()
+                self._spec = key
                 self._channel_of = runner.channel_of
             self._spread = 0
         self._shift = PROLIFIC_SHIFT if runner.tracked and runner.level in program.stages.prolific else 0
@@ -137,10 +145,16 @@ class Exit:
             return
         boxes = [self._outbox.box(self._dest, channel) for channel in range(self._channels)]
         key_of, channel_of = self._key, self._channel_of
-        for origin, item in zip(origins, chunk, strict=True):
-            box = boxes[channel_of[key_of(item)]]
-            box[0].append(origin)
-            box[1].append(item)
+        item = None
+        try:
+            for origin, item in zip(origins, chunk, strict=True):
+                box = boxes[channel_of[key_of(item)]]
+                box[0].append(origin)
+                box[1].append(item)
+        except Exception as error:
+            names = ",".join(self._spec.names)
+            place = Origin(self._node.index, "t", attribute=names)
+            raise operator_error(error, self._node, item=item, origin=place, itself=True) from error
         self._outbox.waiting += len(chunk)
 
     def _put(self, origins: Any, items: list[Any], channel: int) -> None:
@@ -195,9 +209,17 @@ class StageRunner:
         for segment in self.segments.values():
             self._connect(segment, exits)
         for logic in self.logics.values():
-            logic.open()
+            self._start(logic)
         for segment in self.segments.values():
             segment.compile()
+
+    def _start(self, logic: Logic) -> None:
+        try:
+            logic.open()
+        except PenstockError:
+            raise
+        except Exception as error:
+            raise operator_error(error, logic.node, doing="to start") from error
 
     def _runs_here(self, plan: SegmentPlan) -> bool:
         node = self.program.graph.nodes[plan.root]
