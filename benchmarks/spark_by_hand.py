@@ -17,6 +17,7 @@ from __future__ import annotations
 import os
 import pickle
 import re
+import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
@@ -32,6 +33,7 @@ def session() -> Any:
     """The active session, or a new one with what anyone would set."""
     from pyspark.sql import SparkSession
 
+    os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     cores = str(os.cpu_count())
     builder = SparkSession.builder.master("local[*]").config("spark.ui.enabled", "false")
     spark = builder.config("spark.log.level", "ERROR").config("spark.ui.showConsoleProgress", "false").getOrCreate()

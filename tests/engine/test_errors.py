@@ -123,7 +123,21 @@ class WrongPort(pn.Operator):
         self.ctx.submit(t, 3)
 
 
-@pytest.mark.parametrize("case", FAILURES)
+# One of each way an error can come about on Spark: before a shuffle, at one, behind one, in a batch, at the end.
+ON_SPARK = [
+    "an unknown attribute of a mapping",
+    "a key that cannot be hashed",
+    "a scan that returns no pair",
+    "a map_batch that returns no list",
+    "an operator that fails at the end",
+]
+
+
+@pytest.mark.parametrize(
+    ("case", "platform"),
+    [*((case, "local") for case in FAILURES), *((case, "spark") for case in ON_SPARK)],
+    indirect=["platform"],
+)
 def test_bad_input_is_named(case: str, run: Run) -> None:
     make, expected = FAILURES[case]
     flow = pn.Flow("bad")

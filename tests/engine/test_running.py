@@ -280,7 +280,7 @@ def test_a_barrier_fed_by_one_source_does_not_wait_for_itself(run: Run) -> None:
     assert len(out) == MOST_HELD
 
 
-def test_a_generator_that_yields_millions_from_one_tuple_is_handed_on_in_pieces(run: Run) -> None:
+def test_a_generator_that_yields_millions_from_one_tuple_is_handed_on_in_pieces() -> None:
     largest = [0]
 
     def sizes(chunk: list[int]) -> list[int]:
@@ -289,7 +289,7 @@ def test_a_generator_that_yields_millions_from_one_tuple_is_handed_on_in_pieces(
 
     flow = pn.Flow("flood")
     out = flow.source([0]).flat_map(lambda _: range(100_000)).map_batch(sizes).collect()
-    run(flow)
+    pn.run(flow, on="local")
     assert sum(out) == 100_000
     assert largest[0] <= 4096
 
@@ -369,17 +369,17 @@ def test_a_file_that_is_no_profile_is_refused(tmp_path: Any) -> None:
         pn.Profile.load(tmp_path / "x.json")
 
 
-def test_ten_thousand_operators_build_validate_and_run(run: Run) -> None:
+def test_ten_thousand_operators_build_validate_and_run() -> None:
     flow = pn.Flow("long")
     stream = flow.source(range(3))
     for n in range(10_000):
         stream = stream.map(lambda t: t + 1) if n % 2 else stream.filter(lambda t: True)
     out = stream.collect()
-    run(flow)
+    pn.run(flow, on="local")
     assert out == [5000, 5001, 5002]
 
 
-def test_a_wide_and_deep_tree_compiles(run: Run) -> None:
+def test_a_wide_and_deep_tree_compiles() -> None:
     flow = pn.Flow("tree")
     stream = flow.source(range(4))
     outs = []
@@ -387,7 +387,7 @@ def test_a_wide_and_deep_tree_compiles(run: Run) -> None:
         stream, rest = stream.flat_map(lambda n: (n,)).filter(lambda n: n >= 0, split=True)
         outs.append(rest.collect())
         outs.append(stream.scan(lambda n, t: (n + 1, n), init=0).collect())
-    run(flow)
+    pn.run(flow, on="local")
     assert outs[-1] == [0, 1, 2, 3]
     assert outs[0] == []
 

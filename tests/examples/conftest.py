@@ -15,6 +15,12 @@ sys.path.insert(0, str(REPOSITORY / "examples"))
 
 
 @pytest.fixture
+def platform() -> str:
+    """The rules of each program are tested locally; `test_on_spark.py` compares the platforms."""
+    return "local"
+
+
+@pytest.fixture
 def real_data() -> Callable[[str], Path]:
     """The path of a file of real data; the test is skipped where it is absent."""
 

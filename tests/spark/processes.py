@@ -67,9 +67,10 @@ class Program:
         self.stop()
 
     def kill_driver(self) -> None:
-        """kill -9 of the driver alone: the JVM notices by itself."""
+        """kill -9 of the driver alone: its JVM and the workers notice, and end by themselves."""
         self.process.kill()
         self.process.wait(PATIENCE)
+        wait_for(lambda: not self.members(), "the JVM to notice that the driver is dead")
 
     def stop(self) -> None:
         """End what is left of it."""

@@ -210,6 +210,8 @@ def test_numbers_come_back_from_the_workers() -> None:
     assert metrics.tuples == 5000
     assert metrics.operators["count"].received == 2500
     assert metrics.operators["out"].received == 2500
+    assert metrics.batches >= 1
+    assert metrics.state_entries >= 1
     assert job.profile().operators["odd"].selectivity == pytest.approx(0.5, abs=0.1)
 
 

@@ -36,10 +36,13 @@ class Progress:
         then, before = self._last
         rate = (metrics.tuples - before) / max(1e-9, now - then)
         self._last = now, metrics.tuples
+        batches = f"  batch {metrics.batches}" if metrics.batches else ""
+        state = f"  state {quantity(metrics.state_bytes)}B" if metrics.state_bytes else ""
         return Text.assemble(
             (f"{self._job.name} ", "bold"),
             f"{metrics.elapsed:6.1f} s  {metrics.tuples:,} tuples  ",
             (f"{quantity(rate)} tuples/s", "green"),
+            batches + state,
         )
 
 

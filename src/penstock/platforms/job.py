@@ -28,13 +28,20 @@ class OperatorMetrics:
 
 @dataclass(frozen=True, slots=True)
 class JobMetrics:
-    """Numbers of a job at one moment: `tuples` read from all sources, `rate` tuples per second since the start."""
+    """Numbers of a job at one moment: `tuples` read from all sources, `rate` tuples per second since the start.
+
+    On Spark also the number of `batches` delivered, and the size of the stored state: entries (buckets of keys) and
+    bytes of memory.
+    """
 
     state: str
     elapsed: float
     tuples: int
     rate: float
     operators: Mapping[str, OperatorMetrics]
+    batches: int = 0
+    state_entries: int = 0
+    state_bytes: int = 0
 
 
 class Explained(Protocol):

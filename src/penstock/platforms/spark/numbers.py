@@ -39,6 +39,7 @@ class Numbers:
     def __init__(self, graph: Graph) -> None:
         self._graph = graph
         self._sums: dict[int, _Sum] = {}
+        self.batches = 0
 
     def add(self, report: dict[int, tuple[Counts, dict[str, int]]]) -> None:
         """Add what one worker reported for one batch."""

@@ -237,6 +237,7 @@ class SparkRun:
             self._deliver_before(min(failures, key=lambda failure: failure[:2]), payloads, batch)
         for report in reports:
             self.numbers.add(pickle.loads(report))
+        self.numbers.batches += 1
         for index, delivery in self.deliveries.items():
             delivery.write(batch, _tuples(payloads.get(index, {})))
         if finals:
@@ -363,7 +364,22 @@ class SparkRun:
         for index, delivery in self.deliveries.items():
             operators[self.graph.nodes[index].name] = OperatorMetrics(delivery.delivered, 0, None)
         tuples = self.numbers.tuples
-        return JobMetrics(self.state, elapsed, tuples, tuples / elapsed if elapsed > 0 else 0.0, operators)
+        rate = tuples / elapsed if elapsed > 0 else 0.0
+        stored = self._state_operators()
+        return JobMetrics(
+            self.state,
+            elapsed,
+            tuples,
+            rate,
+            operators,
+            batches=self.numbers.batches,
+            state_entries=sum(operator.numRowsTotal for operator in stored),
+            state_bytes=sum(operator.memoryUsedBytes for operator in stored),
+        )
+
+    def _state_operators(self) -> list[Any]:
+        progress = None if self._query is None else self._query.lastProgress
+        return [] if progress is None else list(progress.stateOperators)
 
 
 def _cause(packed: bytes, shown: str) -> BaseException | None:
