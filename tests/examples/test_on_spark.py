@@ -32,7 +32,7 @@ def _results(build: Callable[..., pn.Flow], sinks: int, platform: str) -> list[l
 
 
 PROGRAMS: dict[str, tuple[Callable[..., pn.Flow], int]] = {
-    "logwatch": (lambda found, suspects: logwatch.build(partial(data.log_lines, 5000), found, suspects=suspects), 2),
+    "logwatch": (lambda found, suspects: logwatch.build(partial(data.log_lines, 20_000), found, suspects=suspects), 2),
     "wordcount": (lambda top, counts: wordcount.build(partial(data.text_lines, 300), top, counts=counts), 2),
     "vwap": (lambda best, bargains: vwap.build(vwap.MADE_UP, best, bargains=bargains), 2),
     "wikiwords": (
