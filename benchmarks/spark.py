@@ -1,6 +1,6 @@
 """Penstock on Spark beside hand-written PySpark, in one process and one session (`local[*]`).
 
-    python benchmarks/spark.py [--short | --full] [--only warm|cold|state] [--plan]
+    python benchmarks/spark.py [--short] [--only warm|cold]
 
 Two programs, both reading a text file to its end:
 
@@ -21,8 +21,6 @@ of the rows, and rates are compared.
 
 Warm is the rate of later runs in the same session, the median of several. Cold is the time from the start of the
 program, before anything is imported, to the first result in the driver: a fresh process for each, over a small input.
-
-The third table is about state: what a batch costs that touches 1,000 keys, with few and with many keys in the store.
 """
 
 from __future__ import annotations
@@ -34,12 +32,11 @@ STARTED = time.perf_counter()  # before anything large is imported: for --cold
 import argparse  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
-import pickle  # noqa: E402
 import statistics  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
-from collections.abc import Callable, Iterator  # noqa: E402
+from collections.abc import Callable  # noqa: E402
 from functools import partial  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
@@ -49,6 +46,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
 os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])  # for Spark's workers
 
 import spark_by_hand as by_hand  # noqa: E402
+from measuring import Contender, check_equal, rates, table  # noqa: E402
 
 KEYS = 1000
 COLD_ROWS = 20_000
@@ -149,7 +147,7 @@ def make_input(folder: Path, program: str, rows: int) -> Path:
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process and everything below it: says more than the clock on a machine with other users."""
+    """Processor time of this process and all below it: says more than the clock on a machine with other users."""
     stats = {}
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -171,7 +169,60 @@ def cold(program: str, contender: str, path: Path) -> tuple[float, float]:
     return first[0]
 
 
+def warm_table(folder: Path, rows: int, rounds: int) -> str:
+    """Rows per second of later runs in one session; the first run of each also shows that all agree."""
+    lines = []
+    for program, (_, contenders) in PROGRAMS.items():
+        small = make_input(folder, program, COLD_ROWS)
+        check_equal({name: sorted(map(str, run(small, _nothing))) for name, run in contenders.items()})
+        entries = []
+        for name, run in contenders.items():
+            count = rows // PART.get(name, 1)
+            entries.append(Contender(name, partial(run, make_input(folder, program, count), _nothing), count))
+        got = rates(entries, rounds)
+        ratios = [f"{got['penstock'] / got[name]:.2f}×" for name in ("per operator", "fused")]
+        lines.append([program, *(f"{got[name] / 1e3:.0f}" for name in contenders), *ratios])
+    headings = ["k rows/s", "penstock", "per operator", "fused", "/per operator", "/fused"]
+    return table(f"Spark, warm, {rows / 1e6:g} M rows, median of {rounds}", headings, lines)
+
+
+def cold_table(folder: Path, rounds: int) -> str:
+    """Seconds from the start of a fresh process to its first result."""
+    lines = []
+    for program, (_, contenders) in PROGRAMS.items():
+        path = make_input(folder, program, COLD_ROWS)
+        seconds: dict[str, list[float]] = {name: [] for name in contenders}
+        for _ in range(rounds):
+            for name in contenders:
+                command = [sys.executable, __file__, "--cold", program, name, str(path)]
+                shown = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+                seconds[name].append(json.loads(shown.splitlines()[-1])[0])
+        middle = {name: statistics.median(times) for name, times in seconds.items()}
+        ratios = [f"{middle['penstock'] / middle[name]:.2f}×" for name in ("per operator", "fused")]
+        lines.append([program, *(f"{middle[name]:.1f}" for name in contenders), *ratios])
+    headings = ["seconds", "penstock", "per operator", "fused", "/per operator", "/fused"]
+    return table(f"Spark, start of the program to first result, median of {rounds}", headings, lines)
+
+
+def _nothing() -> None:
+    """Nobody waits for the first result."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="200,000 rows, one round; the default has 1 M and three")
+    parser.add_argument("--only", choices=("warm", "cold"), help="one table only")
+    arguments = parser.parse_args()
+    rows, rounds = (200_000, 1) if arguments.short else (1_000_000, 3)
+    with tempfile.TemporaryDirectory() as folder:
+        if arguments.only != "warm":
+            print(cold_table(Path(folder), rounds), flush=True)
+        if arguments.only != "cold":
+            print(warm_table(Path(folder), rows, rounds), flush=True)
+
+
 if __name__ == "__main__":
-    if sys.argv[1] == "--cold":
-        print(json.dumps(cold(sys.argv[2], sys.argv[3], Path(sys.argv[4]))))
-        sys.stdout.flush()
+    if sys.argv[1:2] == ["--cold"]:
+        print(json.dumps(cold(sys.argv[2], sys.argv[3], Path(sys.argv[4]))), flush=True)
+    else:
+        main()

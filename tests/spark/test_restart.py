@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import time
 from collections.abc import Iterator
@@ -88,10 +89,14 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
+# Every kill costs the start of a JVM. `make test` dies in some of the windows; CI sets THOROUGH and dies in all.
+THOROUGH = bool(os.environ.get("PENSTOCK_THOROUGH"))
 WINDOWS = {
     "sources and sinks": ["cut:1", "item:5", "end:1", "note:2", "file:3", "list:2", "delivered:2"],
     "ends": ["finals:1", "executed:2", "finals:1", "committed:1", "in place:1"],
 }
+if not THOROUGH:
+    WINDOWS = {"all": ["cut:1", "file:3", "finals:1", "committed:1"]}
 
 
 @pytest.mark.parametrize("points", WINDOWS.values(), ids=WINDOWS.keys())
