@@ -40,6 +40,7 @@ from penstock.tuples import Punctuation
 
 TARGET_SECONDS = 2.0  # a batch costs Spark about half a second whatever it holds: four times that keeps it small
 _PAUSE = 0.02
+_PATIENCE = 2.0  # seconds to wait for the numbers of a batch that is committed
 
 
 @dataclass(frozen=True)
@@ -289,7 +290,7 @@ class SparkRun:
         if self._source_error is not None and self._drained():
             self._error = self._source_error
             return True
-        return self._final_batch is not None and self._committed(self._final_batch)
+        return self._final_batch is not None and self._committed(self._final_batch) and self._reported()
 
     def _drained(self) -> bool:
         """Everything a failed source gave before has been processed."""
@@ -301,6 +302,15 @@ class SparkRun:
 
     def _committed(self, batch: int) -> bool:
         return (self._folder / "spark" / "commits" / str(batch)).exists()
+
+    def _reported(self) -> bool:
+        """Spark has told the numbers of the final batch, which it does right after committing it; else soon enough."""
+        now = time.monotonic()
+        self._committed_at = self._committed_at or now
+        progress = self._query.lastProgress
+        return (progress is not None and progress.batchId >= self._final_batch) or now > self._committed_at + _PATIENCE
+
+    _committed_at: float | None = None
 
     def _finish(self) -> None:
         self._ending.set()
