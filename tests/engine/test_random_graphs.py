@@ -3,100 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import dataclass
-from typing import Any
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import penstock as pn
 from tests.interpreter import Interpreter
+from tests.random_graphs import Draw, build
 
 
-@dataclass(frozen=True)
-class Tip:
-    """An open end of a graph under construction; `ordered` until it has passed a union."""
-
-    stream: pn.Stream[int]
-    ordered: bool
-
-
-def _twice(n: int) -> list[int]:
-    return [n, -n]
-
-
-def _none_or_many(n: int) -> Any:
-    return (n + i for i in range(n % 3))
-
-
-def _running_sum(total: int, n: int) -> tuple[int, int]:
-    return total + n, total + n
-
-
-def _collecting(seen: list[int], n: int) -> tuple[list[int], int]:
-    seen.append(n)
-    return seen, len(seen) * n
-
-
-STATELESS = {
-    "increment": lambda s: [s.map(lambda n: n + 1)],
-    "keep odd": lambda s: [s.filter(lambda n: n % 2)],
-    "keep few": lambda s: [s.filter(lambda n: n % 7 == 0)],
-    "both sides": lambda s: list(s.filter(lambda n: n % 3 == 0, split=True)),
-    "matching only": lambda s: [s.filter(lambda n: n > 0, split=True)[0]],
-    "rest only": lambda s: [s.filter(lambda n: n > 0, split=True)[1]],
-    "twice": lambda s: [s.flat_map(_twice)],
-    "none or many": lambda s: [s.flat_map(_none_or_many)],
-    "batch": lambda s: [s.map_batch(lambda ns: [n * 2 for n in ns])],
-    "batch, some": lambda s: [s.map_batch(lambda ns: [n for n in ns if n % 5])],
-    "three ways": lambda s: list(s.split(3, lambda n: n % 4 - 1)),
-    "tolerant": lambda s: [s.filter(lambda n: n != 3).map(lambda n: 12 // (n - 3), on_error="raise")],
-    "fan out": lambda s: [s, s],
-}
-STATEFUL = {
-    "sum": lambda s: [s.scan(_running_sum, init=0)],
-    "sum by key": lambda s: [s.key_by(lambda n: n % 5).scan(_running_sum, init=0)],
-    "list by key": lambda s: [s.key_by(lambda n: n % 3).scan(_collecting, init=[])],
-    "tens": lambda s: [s.window(pn.tumbling(count=4)).apply(sum)],
-    "sliding": lambda s: [s.window(pn.sliding(count=3, every=2)).apply(max)],
-    "sliding by key": lambda s: [
-        s.key_by(lambda n: n % 2).window(pn.sliding(count=2)).apply(lambda k, ns: sum(ns) + k)
-    ],
-    "barrier with itself": lambda s: [s.barrier(s.map(lambda n: -n)).map(lambda pair: pair[0] * 3 + pair[1])],
-    "pair with itself": lambda s: [s.pair(s.map(lambda n: n * 100))],
-}
-
-
-def build(
-    data: st.DataObject, sizes: list[int], steps: int
-) -> tuple[pn.Flow, dict[str, tuple[pn.graph.stream.Collected, bool]]]:  # type: ignore[name-defined]
-    flow = pn.Flow("random")
-    tips = [Tip(flow.source(range(size)), True) for size in sizes]
-    for _ in range(steps):
-        tip = tips.pop(data.draw(st.integers(0, len(tips) - 1)))
-        choices = sorted(STATELESS) + (sorted(STATEFUL) if tip.ordered else []) + ["union", "meet"]
-        step = data.draw(st.sampled_from(choices))
-        if step in ("union", "meet"):
-            other = tips.pop(data.draw(st.integers(0, len(tips) - 1))) if tips else tip
-            if step == "meet" and tip.ordered and other.ordered:
-                met = tip.stream.barrier(other.stream).map(lambda pair: pair[0] - pair[1])
-                tips.append(Tip(met, True))
-            else:
-                tips.append(Tip(tip.stream.union(other.stream), False))
-        else:
-            made = (STATELESS | STATEFUL)[step](tip.stream)
-            tips += [Tip(stream, tip.ordered) for stream in made]
-        tips = tips[:8]
-    sinks = {}
-    for number, tip in enumerate(tips):
-        sinks[f"out_{number}"] = (tip.stream.collect(name=f"out_{number}"), tip.ordered)
-    return flow, sinks
+def _draw(data: st.DataObject) -> Draw:
+    return lambda count: data.draw(st.integers(0, count - 1))
 
 
 @settings(max_examples=150)
 @given(st.data(), st.lists(st.integers(0, 700), min_size=1, max_size=3), st.integers(0, 12))
 def test_generated_code_agrees_with_the_interpreter(data: st.DataObject, sizes: list[int], steps: int) -> None:
-    flow, sinks = build(data, sizes, steps)
+    flow, sinks = build(_draw(data), sizes, steps)
     pn.run(flow, on="local")
     expected = Interpreter(flow.graph()).run()
     for name, (collected, ordered) in sinks.items():
@@ -122,7 +45,7 @@ def test_streams_that_meet_keep_their_own_order(sizes: list[int]) -> None:
 @settings(max_examples=30)
 @given(st.data(), st.integers(0, 12))
 def test_the_instrumented_variant_delivers_the_same(data: st.DataObject, steps: int) -> None:
-    flow, sinks = build(data, [300], steps)
+    flow, sinks = build(_draw(data), [300], steps)
     from penstock.runtime import profiler
 
     period, profiler.PERIOD = profiler.PERIOD, 0  # every chunk is measured

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as pn
-from tests.engine.test_random_graphs import build
+from tests.random_graphs import build
 from tests.interpreter import Interpreter
 
 pytestmark = pytest.mark.usefixtures("spark_session")
@@ -86,7 +86,7 @@ def test_joins_and_enrichment_meet_across_sources() -> None:
 )
 @given(st.data(), st.lists(st.integers(0, 500), min_size=1, max_size=2), st.integers(1, 8))
 def test_random_graphs_deliver_what_the_interpreter_delivers(data: st.DataObject, sizes: list[int], steps: int) -> None:
-    flow, sinks = build(data, sizes, steps)
+    flow, sinks = build(lambda count: data.draw(st.integers(0, count - 1)), sizes, steps)
     pn.run(flow, on="spark")
     expected = Interpreter(flow.graph()).run()
     for name, (collected, ordered) in sinks.items():

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Protocol
 
 from penstock.optimizer.profile import Profile
+from penstock.runtime.metrics import Latency, PortMetrics, ThreadMetrics
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,7 +32,8 @@ class JobMetrics:
     """Numbers of a job at one moment: `tuples` read from all sources, `rate` tuples per second since the start.
 
     On Spark also the number of `batches` delivered, and the size of the stored state: entries (buckets of keys) and
-    bytes of memory.
+    bytes of memory. Locally also the threaded `ports` and the `threads` that run them, and the `latency` from source to
+    sink where it was asked for (`latency=True`).
     """
 
     state: str
@@ -42,6 +44,9 @@ class JobMetrics:
     batches: int = 0
     state_entries: int = 0
     state_bytes: int = 0
+    ports: Mapping[str, PortMetrics] = field(default_factory=dict)
+    threads: Mapping[str, ThreadMetrics] = field(default_factory=dict)
+    latency: Latency | None = None
 
 
 class Explained(Protocol):

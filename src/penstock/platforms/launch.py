@@ -11,20 +11,24 @@ from penstock.platforms import local
 from penstock.platforms.job import Explained, Job
 
 PLATFORMS = ("spark", "local")
+_LOCAL_OPTIONS = ("threading", "threads", "pes", "policy", "quantum", "queue", "latency", "clock", "profile")
 _SPARK_OPTIONS = ("master", "checkpoint", "trigger", "conf", "spark", "log")
 
 
 def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     """Start `flow` on a platform and return its job at once.
 
-    Options of on="local": `threading=`, `threads=`, `pes=`, `clock=`. Options of on="spark": `master=` ("local[*]" by
-    default), `checkpoint=` (a folder from which a stopped or killed job goes on), `trigger=` (such as "1s": how often a
-    batch starts; as soon as there is data by default), `conf=` (Spark settings), `spark=` (a session of your own),
-    `log=` (a Spark log level).
+    Options of on="local": `threading=` ("auto", "manual", "dedicated" or "dynamic"), `threads=` (of the dynamic
+    scheduler), `policy=` (which ready port runs next: a name or a `pn.Policy`), `quantum=` (seconds a thread stays with
+    a port), `queue=` (capacity in tuples), `latency=True` (measure source to sink), `pes=`, `clock=`.
+
+    Options of on="spark": `master=` ("local[*]" by default), `checkpoint=` (a folder from which a stopped or killed job
+    goes on), `trigger=` (such as "1s": how often a batch starts; as soon as there is data by default), `conf=` (Spark
+    settings), `spark=` (a session of your own), `log=` (a Spark log level).
     """
     graph = flow.graph()
     if on == "local":
-        return local.submit(graph, **_known(options, ("threading", "threads", "pes", "clock", "profile"), on))
+        return local.submit(graph, **_known(options, _LOCAL_OPTIONS, on))
     if on == "spark":
         job: Job = _spark().submit(graph, **_known(options, _SPARK_OPTIONS, on))
         return job

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 from penstock.clock import Clock
 from penstock.compiler.plan import Plan, make_plan
 from penstock.errors import PlatformError
@@ -10,11 +12,14 @@ from penstock.graph.graph import Graph
 from penstock.operators.sink import WriteLogic
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import Job, JobMetrics, OperatorMetrics
-from penstock.runtime.pe import PE
-from penstock.runtime.profiler import counts
+from penstock.runtime.metrics import PortMetrics, ThreadMetrics
+from penstock.runtime.pe import PE, Threading
+from penstock.runtime.policies import Policy, as_policy
+from penstock.runtime.port import CAPACITY, Port
+from penstock.runtime.scheduler import QUANTUM
 from penstock.runtime.segment import Segment
-
-_READY = ("auto", "manual")
+from penstock.runtime.threading_models import DYNAMIC, MANUAL
+from penstock.runtime.worker import PortThread
 
 
 def submit(
@@ -23,26 +28,48 @@ def submit(
     threading: str = "auto",
     threads: int | None = None,
     pes: int | None = None,
+    policy: str | Policy | type[Policy] | None = None,
+    quantum: float = QUANTUM,
+    queue: int = CAPACITY,
+    latency: bool = False,
     clock: Clock | None = None,
     profile: bool = True,
 ) -> Job:
     """Start `graph` in this process and return at once."""
-    if threading not in THREADING_MODELS:
-        raise PlatformError(f"threading must be one of {', '.join(THREADING_MODELS)}, not {threading!r}")
-    if threading not in _READY or threads not in (None, 1) or pes not in (None, 1):
-        raise PlatformError(
-            f"threading={threading!r}, threads={threads}, pes={pes} cannot run yet: the local platform has the manual "
-            "threading model (one thread per source) in one PE; leave these options out"
-        )
-    pe = PE(graph, clock=clock, profile=profile)
+    if pes not in (None, 1):
+        raise PlatformError(f"pes={pes} cannot run yet: the local platform has one PE; leave this option out")
+    chosen = threading_of(threading, threads, policy, quantum, queue)
+    pe = PE(graph, clock=clock, profile=profile, threading_=chosen, latency=latency)
     job = Job(graph.name, plan_of(pe), LocalRun(pe))
     pe.start()
     return job
 
 
-def plan(graph: Graph) -> Plan:
+def threading_of(
+    model: str = "auto",
+    threads: int | None = None,
+    policy: str | Policy | type[Policy] | None = None,
+    quantum: float = QUANTUM,
+    queue: int = CAPACITY,
+) -> Threading:
+    """The threading asked for, checked. A number of threads alone asks for the dynamic model."""
+    if model not in THREADING_MODELS:
+        raise PlatformError(f"threading must be one of {', '.join(THREADING_MODELS)}, not {model!r}")
+    if threads is not None and (isinstance(threads, bool) or not isinstance(threads, int) or threads < 1):
+        raise PlatformError(f"threads must be a number of threads, 1 or more, not {threads!r}")
+    if not quantum > 0:
+        raise PlatformError(f"quantum must be a time in seconds above 0, not {quantum!r}")
+    if isinstance(queue, bool) or not isinstance(queue, int) or queue < 1:
+        raise PlatformError(f"queue must be a number of tuples, 1 or more, not {queue!r}")
+    if model == "auto":
+        model = DYNAMIC if threads is not None and threads > 1 else MANUAL
+    as_policy(policy)
+    return Threading(model, threads, policy, quantum, queue)
+
+
+def plan(graph: Graph, threading: str = "auto") -> Plan:
     """How the local platform would run `graph`; nothing is opened or read."""
-    return plan_of(PE(graph))
+    return plan_of(PE(graph, threading_=threading_of(threading)))
 
 
 def plan_of(pe: PE) -> Plan:
@@ -77,10 +104,29 @@ class LocalRun:
     def metrics(self) -> JobMetrics:
         pe = self.pe
         tuples, elapsed = sum(source.read for source in pe.sources), pe.elapsed
+        return JobMetrics(
+            pe.state,
+            elapsed,
+            tuples,
+            tuples / elapsed if elapsed > 0 else 0.0,
+            self._operators(),
+            ports={port.name: _port_metrics(port, elapsed) for port in pe.ports.values()},
+            threads=self._threads(),
+            latency=pe.latency.read() if pe.latency is not None else None,
+        )
+
+    def _operators(self) -> dict[str, OperatorMetrics]:
+        pe = self.pe
         operators: dict[str, OperatorMetrics] = {}
         costs = pe.profile().operators
-        for segment in pe.segments:
-            self._add_segment(segment, costs, operators)
+        for index, numbers in pe.counts().items():
+            node, logic = pe.graph.nodes[index], pe.logics[index]
+            received = numbers.received
+            if isinstance(logic, WriteLogic):
+                exact = logic.delivered()
+                received = received if exact is None else exact
+            cost = costs[node.name].cost if node.name in costs else None
+            operators[node.name] = OperatorMetrics(received, numbers.sent, cost, logic.counters())
         for source in pe.sources:
             name = source.segment.root.name
             counters = {"skipped": source.skipped, "dead": source.dead}
@@ -88,17 +134,15 @@ class LocalRun:
             operators[name] = OperatorMetrics(
                 source.read, source.read, cost, {key: count for key, count in counters.items() if count}
             )
-        return JobMetrics(pe.state, elapsed, tuples, tuples / elapsed if elapsed > 0 else 0.0, operators)
+        return operators
 
-    def _add_segment(self, segment: Segment, costs: object, operators: dict[str, OperatorMetrics]) -> None:
-        assert isinstance(costs, dict)
-        for index, numbers in counts(segment).items():
-            node = self.pe.graph.nodes[index]
-            received = numbers.received
-            cost = costs[node.name].cost if node.name in costs else None
-            logic = segment.logics[index]
-            if isinstance(logic, WriteLogic):
-                exact = logic.delivered()
-                received = received if exact is None else exact
-            counters = logic.counters()
-            operators[node.name] = OperatorMetrics(received, numbers.sent, cost, counters)
+    def _threads(self) -> dict[str, ThreadMetrics]:
+        now = time.perf_counter()
+        threads: list[PortThread] = [*self.pe.scheduler.workers, *self.pe.dedicated.values()]
+        return {thread.thread.name: thread.metrics(now) for thread in threads}
+
+
+def _port_metrics(port: Port, elapsed: float) -> PortMetrics:
+    waited = port.waited_seconds / port.popped if port.popped else 0.0
+    blocked = min(1.0, port.blocked_seconds / elapsed) if elapsed > 0 else 0.0
+    return PortMetrics(port.length, port.capacity, port.pushed, waited, blocked)

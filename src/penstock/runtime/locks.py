@@ -1,16 +1,18 @@
 """Lock elision: a segment gets a lock only where two threads can meet, and nowhere else (DESIGN law 2).
 
-Which threads reach a segment is known beforehand: the threads of the sources above it, and the timer where an operator
-follows the clock. A segment that only one thread reaches needs no lock. Nor does one that is reached through a single
-other segment which is protected itself: a turn keeps that lock until it is drained.
+Who reaches a segment is known beforehand. A *carrier* is whoever starts a turn: the thread of a source, whoever has the
+consumer flag of a threaded port (one thread at a time), and the timer where an operator follows the clock. It reaches
+all segments down to the next threaded ports. A segment that only one carrier reaches needs no lock. Nor does one that
+is reached through a single other segment which is protected itself: a turn keeps that lock until it is drained.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from penstock.runtime.port import Port
 from penstock.runtime.segment import Segment
 
 TIMER = "timer"
@@ -24,23 +26,35 @@ class Meeting:
     threads: tuple[str, ...]
 
 
-def place_locks(segments: Sequence[Segment]) -> list[Meeting]:
-    """Give a lock to each segment that needs one, and say which and why."""
-    above: Mapping[int, set[int]] = _segments_above(segments)
-    reached = _reached_by(segments, above)
-    protected: set[int] = set()
+def place_locks(
+    segments: Sequence[Segment], ports: Iterable[Port] = (), locks: dict[int, threading.Lock] | None = None
+) -> list[Meeting]:
+    """Give a lock to each segment that needs one, and say which and why.
+
+    `locks` remembers them by root, so that a segment gets the same lock again when segments are cut anew.
+    """
+    known = {} if locks is None else locks
+    above = _segments_above(segments)
+    entered = {port.entry.segment.index: set[str]() for port in ports}
+    for port in ports:
+        entered[port.entry.segment.index].add(f"port {port.name}")
+    reached = _reached_by(segments, above, entered)
+    protected: dict[float, threading.Lock] = {}
     meetings = []
     for segment in segments:
+        segment.lock = segment.protection = None
         threads = reached[segment.index]
         if len(threads) < 2:
             continue
         feeders = above[segment.index]
-        if len(feeders) == 1 and feeders <= protected and not _is_timed(segment) and not segment.is_feedback:
-            protected.add(segment.index)
+        entered_here = segment.index in entered or _is_timed(segment) or segment.is_feedback
+        if len(feeders) == 1 and feeders <= protected.keys() and not entered_here:
+            segment.protection = protected[next(iter(feeders))]
+            protected[segment.index] = segment.protection
             continue
-        segment.lock = threading.Lock()
-        protected.add(segment.index)
-        meetings.append(Meeting(segment.index, tuple(sorted(threads))))
+        segment.lock = segment.protection = known.setdefault(segment.root.index, threading.Lock())
+        protected[segment.index] = segment.lock
+        meetings.append(Meeting(segment.plan.index, tuple(sorted(threads))))
     return meetings
 
 
@@ -48,20 +62,24 @@ def _is_timed(segment: Segment) -> bool:
     return any(logic.timed for logic in segment.logics.values())
 
 
-def _segments_above(segments: Sequence[Segment]) -> dict[int, set[int]]:
-    above: dict[int, set[int]] = {segment.index: set() for segment in segments}
+def _segments_above(segments: Sequence[Segment]) -> dict[float, set[float]]:
+    """The segments that hand over to each segment directly, without a queue."""
+    above: dict[float, set[float]] = {segment.index: set() for segment in segments}
     for segment in segments:
         for outlet in segment.outlets.values():
             for target in outlet.targets:
-                above[target.segment.index].add(segment.index)
+                if target.queue is None:
+                    above[target.segment.index].add(segment.index)
     return above
 
 
-def _reached_by(segments: Sequence[Segment], above: Mapping[int, set[int]]) -> dict[int, set[str]]:
-    reached: dict[int, set[str]] = {}
+def _reached_by(
+    segments: Sequence[Segment], above: dict[float, set[float]], entered: dict[float, set[str]]
+) -> dict[float, set[str]]:
+    reached: dict[float, set[str]] = {}
     for segment in segments:
         own = {segment.root.name} if segment.root.is_source else set()
-        reached[segment.index] = own | ({TIMER} if _is_timed(segment) else set())
+        reached[segment.index] = own | ({TIMER} if _is_timed(segment) else set()) | entered.get(segment.index, set())
     changed = True
     while changed:  # once, and once more for each feedback loop
         changed = False

@@ -59,14 +59,14 @@ class Pacer:
         self._stop = stop
         self._condition = threading.Condition()
         self._waiting: set[str] = set()
-        feeds: dict[int, set[str]] = {s.index: {s.root.name} if s.root.is_source else set() for s in segments}
+        feeds: dict[int, set[str]] = {s.plan.index: {s.root.name} if s.root.is_source else set() for s in segments}
         ports: dict[int, dict[int, set[str]]] = {}
         for segment in segments:
             for outlet in segment.outlets.values():
                 for target in outlet.targets:
-                    feeds[target.segment.index] |= feeds[segment.index]
-                    into = ports.setdefault(target.segment.index, {})
-                    into.setdefault(target.port, set()).update(feeds[segment.index])
+                    feeds[target.segment.plan.index] |= feeds[segment.plan.index]
+                    into = ports.setdefault(target.segment.plan.index, {})
+                    into.setdefault(target.port, set()).update(feeds[segment.plan.index])
         self._watched: dict[str, list[Watched]] = {}
         for index, into in ports.items():
             root = segments[index].root

@@ -8,7 +8,7 @@ to do: they are all sampled, which makes the counts of a quiet program exact.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any
@@ -67,16 +67,15 @@ def probe_cost() -> float:
     return best
 
 
-def make_profile(graph: Graph, segments: Iterable[Segment]) -> Profile:
+def make_profile(graph: Graph, totals: Mapping[int, Counts]) -> Profile:
     """The profile of a run so far."""
     overhead = probe_cost()
     operators = {}
-    for segment in segments:
-        for position, node in enumerate(segment.plan.nodes):
-            received, sent = segment.probes.received[position], segment.probes.sent[position]
-            if received:
-                cost = max(0.0, segment.probes.seconds[position] / received - overhead)
-                operators[graph.nodes[node].name] = OperatorProfile(cost, sent / received, received)
+    for node, numbers in totals.items():
+        if numbers.measured:
+            cost = max(0.0, numbers.seconds / numbers.measured - overhead)
+            selectivity = numbers.measured_sent / numbers.measured
+            operators[graph.nodes[node].name] = OperatorProfile(cost, selectivity, numbers.measured)
     return Profile(graph.name, operators)
 
 
@@ -90,6 +89,15 @@ class Counts:
     measured_sent: int
     seconds: float
 
+    def __add__(self, other: Counts) -> Counts:
+        return Counts(
+            self.received + other.received,
+            self.sent + other.sent,
+            self.measured + other.measured,
+            self.measured_sent + other.measured_sent,
+            self.seconds + other.seconds,
+        )
+
 
 def counts(segment: Segment) -> dict[int, Counts]:
     """The numbers of every operator of a segment so far: exact at its entry, estimated from samples behind it."""
@@ -102,3 +110,13 @@ def counts(segment: Segment) -> dict[int, Counts]:
         received = segment.received if position == 0 else round(measured * scale)
         result[node] = Counts(received, round(sent * scale), measured, sent, probes.seconds[position])
     return result
+
+
+def total_counts(segments: Iterable[Segment]) -> dict[int, Counts]:
+    """The numbers of every operator over all segments it has been part of."""
+    totals: dict[int, Counts] = {}
+    for segment in segments:
+        for node, numbers in counts(segment).items():
+            known = totals.get(node)
+            totals[node] = numbers if known is None else known + numbers
+    return totals

@@ -24,14 +24,16 @@ from penstock.runtime.profiler import Sampler
 from penstock.tuples import Punctuation
 
 if TYPE_CHECKING:
+    from penstock.runtime.port import Port
     from penstock.runtime.turn import Turn
 
 
 class Entry(NamedTuple):
-    """An input port of a segment's root."""
+    """An input port of a segment's root, and the queue in front of it, if it has one."""
 
     segment: Segment
     port: int
+    queue: Port | None = None
 
 
 class TrackedChunk(list[Any]):
@@ -95,13 +97,19 @@ class Segment:
         self.origin = 0  # of what operators say between tuples, where tracked
         self.graph = graph
         self.plan = plan
-        self.index = plan.index
+        self.index: float = plan.index  # the place in the topological order
         self.logics = {node: logics[node] for node in plan.nodes}
         self.root = graph.nodes[plan.root]
         self.sampler = sampler
         self.turn: Turn = None  # type: ignore[assignment]  # set whenever a thread starts on an item
         self.lock: threading.Lock | None = None  # only where threads can meet: runtime.locks
+        self.protection: threading.Lock | None = None  # the same, or that of the segment all of them come through
         self.mailbox: deque[list[Any] | Punctuation] = deque()  # what came back through a feedback loop
+        # Left by queues that were removed: what goes through this segment before anything else, by port, and the old
+        # segments that must be done with theirs before this one, which has taken their place, runs (runtime.placement).
+        self.leftover: deque[tuple[int, list[Any] | Punctuation]] = deque()
+        self.old: deque[Segment] = deque()
+        self.failed = False
         several_inputs = len(self.root.inputs) > 1
         self.outlets = {
             output: Outlet(self, output, logics[output.node].forwards_marks and not several_inputs, tracked)
@@ -134,6 +142,16 @@ class Segment:
             self._waiting_finals = {0: 1}
         else:
             self._waiting_finals = {port: len(entry.streams) for port, entry in enumerate(self.root.inputs)}
+
+    def continue_from(self, earlier: Segment) -> None:
+        """Take over the state of the segment that ran this one's root before."""
+        if earlier.plan.root == self.plan.root:
+            self._waiting_finals, self._open_ports = earlier._waiting_finals, earlier._open_ports
+            self.mailbox = earlier.mailbox
+            self.sampler = earlier.sampler
+        elif earlier.ended:
+            self._waiting_finals, self._open_ports = dict.fromkeys(self._waiting_finals, 0), set()
+        self.failed = earlier.failed
 
     def _comes_back(self, stream: Output) -> bool:
         return isinstance(self.graph.nodes[stream.node].operation, Feedback)

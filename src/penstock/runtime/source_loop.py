@@ -22,7 +22,6 @@ from penstock.errors import PenstockError
 from penstock.graph.graph import Output
 from penstock.runtime.failure import operator_error
 from penstock.runtime.segment import Entry, Segment
-from penstock.runtime.turn import Turn
 from penstock.tuples import CHUNK, Punctuation
 
 if TYPE_CHECKING:
@@ -32,6 +31,8 @@ if TYPE_CHECKING:
 QUICK = 0.001
 # A read slower than this shrinks at once: the source is idle, its tuples should go one by one.
 SLOW = 0.005
+# A chunk that takes longer than this to carry is too large: nothing can be stopped, cancelled or moved meanwhile.
+LONG = 0.016
 # Pauses between looks at a source that has nothing: doubling up to 10 ms (scheduler paper §4.1).
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.010
 
@@ -53,16 +54,23 @@ class SourceLoop:
         self.dead = 0
         self.read_seconds = 0.0
         self.read_until = 0.0
+        self.carried = 0.0  # seconds the last chunk took, without working for others
         self.ended = False
         self.offset: Any = None
         self.reading_since: float | None = None
         self.carrying = threading.Lock()
-        self.turn = Turn()
+        self.turn = pe.make_turn()
         self.pulled = source if isinstance(source, PulledSource) else None
         self._closed = False
 
     def start(self) -> None:
         self.thread.start()
+
+    def move_to(self, segment: Segment) -> None:
+        """The source's segment was cut anew; called while nobody carries."""
+        self.segment = segment
+        self.entry = Entry(segment, 0)
+        self.dead_letters = segment.outlets.get(Output(segment.plan.root, 1))
 
     def close(self) -> None:
         """Close the source, once; one that is still being read (a cancelled job gave up on it) is left alone."""
@@ -82,6 +90,7 @@ class SourceLoop:
             self.pe.fail(error)
         finally:
             self.ended = True
+            self.pe.forget_turn(self.turn)
             self.pe.pacer.wake()
 
     def _read_to_end(self) -> None:
@@ -95,7 +104,9 @@ class SourceLoop:
                 with self.carrying:
                     batch = self._carry(self._guard(self.pulled.take))
             else:
-                batch = self._carry(self._guard(self.source.read, before, limit))
+                batch = self._guard(self.source.read, before, limit)
+                with self.carrying:
+                    self._carry(batch)
             taken = self.read_until - start
             self.read_seconds += taken
             if batch.done or self.pe.stopping:
@@ -108,15 +119,20 @@ class SourceLoop:
                 limit, pause = self._next_limit(limit, len(batch.tuples), taken), SHORTEST_PAUSE
         if self.pe.stopping:
             return
-        self.turn.push(self.entry, Punctuation.FINAL)
-        self.turn.drain()
+        with self.carrying:
+            self.pe.enter(self.turn)
+            try:
+                self.turn.push(self.entry, Punctuation.FINAL)
+                self.turn.drain()
+            finally:
+                self.pe.leave(self.turn)
 
     def _carry(self, batch: Batch) -> Batch:
         """Deliver what was read, unless the job is being stopped."""
         self.reading_since = None
         self.read_until = time.perf_counter()
         if not self.pe.stopping:
-            self._deliver(batch, self.turn)
+            self._deliver(batch)
             self.offset = batch.offset
             self._guard(self.source.commit, batch.offset)
         return batch
@@ -131,30 +147,39 @@ class SourceLoop:
             # and will take what comes after.
             if not self.pe.stopping and self.reading_since == since:
                 batch = self._guard(self.pulled.take)
-                self._deliver(batch, self.turn)
+                self._deliver(batch)
                 self.offset = batch.offset
 
-    @staticmethod
-    def _next_limit(limit: int, got: int, taken: float) -> int:
+    def _next_limit(self, limit: int, got: int, taken: float) -> int:
         if taken > SLOW:
             return max(1, limit // 8)
-        if got == limit and taken < QUICK:
+        if self.carried > LONG and got > 1:
+            return max(1, int(got * LONG / (2 * self.carried)))
+        if got == limit and taken < QUICK and self.carried < LONG / 4:
             return min(2 * limit, CHUNK)
         return limit
 
-    def _deliver(self, batch: Batch, turn: Turn) -> None:
+    def _deliver(self, batch: Batch) -> None:
+        turn, start = self.turn, time.perf_counter()
+        helped = turn.helped
         self.skipped += batch.skipped
-        if batch.dead:
-            self.dead += len(batch.dead)
-            if self.dead_letters is not None:
-                for target in self.dead_letters.targets:
-                    turn.push(target, list(batch.dead))
-        if batch.tuples:
-            self.read += len(batch.tuples)
-            turn.push(self.entry, batch.tuples)
-        if batch.window:
-            turn.push(self.entry, Punctuation.WINDOW)
-        turn.drain()
+        self.pe.enter(turn)
+        try:
+            turn.born(start)
+            if batch.dead:
+                self.dead += len(batch.dead)
+                if self.dead_letters is not None:
+                    for target in self.dead_letters.targets:
+                        turn.push(target, list(batch.dead))
+            if batch.tuples:
+                self.read += len(batch.tuples)
+                turn.push(self.entry, batch.tuples)
+            if batch.window:
+                turn.push(self.entry, Punctuation.WINDOW)
+            turn.drain()
+        finally:
+            self.pe.leave(turn)
+        self.carried = time.perf_counter() - start - (turn.helped - helped)
         if self.pe.timer is not None:
             self.pe.timer.wake()
 

@@ -6,6 +6,7 @@ It takes part in lock elision like any other thread: segments with timed operato
 from __future__ import annotations
 
 import threading
+import time
 from typing import TYPE_CHECKING
 
 from penstock.runtime.segment import Segment
@@ -20,10 +21,11 @@ class Timer:
 
     def __init__(self, pe: PE, segments: list[Segment]) -> None:
         self._pe = pe
-        self._segments = segments
+        self.segments = segments
         self._condition = threading.Condition()
         self._stopped = False
         self._news = False
+        self._turn = pe.make_turn()
         self.thread = threading.Thread(target=self._run, name=f"{pe.graph.name}: timer", daemon=True)
 
     def start(self) -> None:
@@ -55,26 +57,37 @@ class Timer:
             self._pe.fail(error)
 
     def _next_deadline(self) -> float | None:
-        deadlines = []
-        for segment in self._segments:
-            assert segment.lock is not None, "timed segments are always locked"
-            with segment.lock:
-                deadlines += [logic.deadline() for logic in segment.logics.values() if logic.timed]
+        self._pe.enter(self._turn)
+        try:
+            deadlines = []
+            for segment in self.segments:
+                assert segment.lock is not None, "timed segments are always locked"
+                with segment.lock:
+                    deadlines += [logic.deadline() for logic in segment.logics.values() if logic.timed]
+        finally:
+            self._pe.leave(self._turn)
         return min((deadline for deadline in deadlines if deadline is not None), default=None)
 
     def _tick_due(self) -> None:
-        now = self._pe.clock.now()
-        for segment in self._segments:
-            assert segment.lock is not None, "timed segments are always locked"
-            turn = Turn()
-            with segment.lock:
-                if segment.ended or not self._is_due(segment, now):
-                    continue
-                try:
-                    segment.tick(now, turn)
-                finally:
-                    turn.run_pending()  # under the lock, or a tuple could overtake what the tick released
-            turn.drain()  # not under the lock: what goes back through a feedback loop may come to this segment again
+        now, turn = self._pe.clock.now(), self._turn
+        self._pe.enter(turn)
+        try:
+            for segment in self.segments:
+                self._tick(segment, now, turn)
+        finally:
+            self._pe.leave(turn)
+
+    def _tick(self, segment: Segment, now: float, turn: Turn) -> None:
+        assert segment.lock is not None, "timed segments are always locked"
+        with segment.lock:
+            if segment.ended or segment.failed or not self._is_due(segment, now):
+                return
+            try:
+                turn.born(time.perf_counter())
+                segment.tick(now, turn)
+            finally:
+                turn.run_pending()  # under the lock, or a tuple could overtake what the tick released
+        turn.drain()  # not under the lock: what goes back through a feedback loop may come to this segment again
 
     @staticmethod
     def _is_due(segment: Segment, now: float) -> bool:

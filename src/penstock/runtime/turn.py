@@ -1,101 +1,295 @@
-"""A turn: everything one thread does with one chunk of its source, until nothing of it is left inside the PE.
+"""A turn: everything one thread does with one item, until nothing of it is left in that thread's hands.
 
 The thread carries what segments hand over and runs segments in topological order, each with all that has collected for
-it. No call is nested per segment, so a chain of 100,000 operators needs no more stack than one of ten.
+it. No call is nested per segment, so a chain of 100,000 operators needs no more stack than one of ten. Where a threaded
+port (`runtime.port`) lies between two segments, the chunk goes into its queue and is out of the thread's hands.
+
+A full queue. The thread cannot go on before its chunk is in, so it takes the consumer flag if nobody has it, and works
+off up to a quarter of the queue itself (scheduler paper §4.1.4). That may meet the next full queue, and so on. Each of
+these is a `Frame` on a list, not a call: a pipeline of a thousand full queues needs no deeper stack than one.
 
 Where two threads can meet (`runtime.locks`), a segment has a lock. A turn takes it on arrival and keeps it until the
-turn is drained: another thread that passed in between could overtake on a stream further down.
+frame is drained: another thread that passed in between could overtake on a stream further down.
 
-Why this cannot deadlock: within a drain, segments come in topological order, so locks are taken in rising order; a
-nested drain (a flat_map that overflows, an operator about to wait) runs only segments further down than the one that
-started it, and gives back the locks it took. What goes back through a feedback loop is put into a mailbox and
-delivered after all locks have been given back.
+Why this cannot deadlock. Segments are numbered topologically. A frame runs them in rising order, and what it works off
+lies behind a queue further down still, so each thread takes locks and consumer flags in rising order only. Take, of all
+threads that wait, the one that waits furthest down: what it waits for is in the hands of a thread that does not wait.
+Waiting for room counts: a full queue is worked off by whoever has its flag, and if nobody has it, by the thread that
+waits. What goes back through a feedback loop is put into a mailbox, which never refuses, and delivered when the thread
+holds neither lock nor flag. A nested drain (a flat_map that overflows, an operator about to wait) runs only segments
+further down than the one that started it, and gives back the locks it took.
 
-Why nothing is lost: an error stops the segment it happened in. What it and others had sent before is still delivered,
-then the error is raised.
+Why nothing is lost. A chunk that finds no room stays in its frame, and nothing else of that frame runs before it is in:
+so the order of each stream stays whole. An error stops the segment it happened in, for good. What it and others had
+sent before is still delivered, then the error is raised.
 """
 
 from __future__ import annotations
 
 import heapq
 import threading
-from typing import Any
+import time
+from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.segment import Entry, Segment
 from penstock.tuples import Punctuation
 
+if TYPE_CHECKING:
+    from penstock.runtime.port import Port
+
 Item = list[Any] | Punctuation
+
+# Operators that overflow may call for delivery from inside each other, this deep; below, their outputs just collect.
+_DEEPEST = 24
+
+
+class Frame:
+    """Segments to be run with one item, and what they have sent into full queues."""
+
+    __slots__ = ("blocked", "blocked_since", "born", "held", "left", "order", "pending", "port", "started")
+
+    def __init__(self, port: Port | None = None, left: int = 0) -> None:
+        self.pending: dict[float, list[tuple[Entry, Item]]] = {}
+        self.order: list[float] = []
+        self.blocked: deque[tuple[Port, Item]] = deque()
+        self.blocked_since = 0.0
+        self.held: list[threading.Lock] = []
+        self.port = port  # the queue this frame works off, whose consumer flag it has
+        self.left = left  # tuples it may still take from there
+        self.born = 0.0
+        self.started = 0.0
+
+
+def _goes_on() -> bool:
+    return False
 
 
 class Turn:
-    """What one thread carries. Belongs to that thread alone."""
+    """What one thread carries. Belongs to that thread alone, but for `guard`.
 
-    __slots__ = ("_error", "_mailboxes", "_order", "_pending")
+    A thread is inside its turn while it has the guard; whoever wants to change the segments takes the guards of all
+    turns (`runtime.placement`).
+    """
 
-    def __init__(self) -> None:
-        self._pending: dict[int, list[tuple[Entry, Item]]] = {}
-        self._order: list[int] = []
+    __slots__ = (
+        "_depth",
+        "_error",
+        "_frame",
+        "_frames",
+        "_helping",
+        "_mailboxes",
+        "guard",
+        "helped",
+        "is_stopped",
+        "on_chunk",
+    )
+
+    def __init__(self, is_stopped: Callable[[], bool] = _goes_on) -> None:
+        self._frame = Frame()
+        self._frames = [self._frame]
         self._mailboxes: list[Segment] = []
         self._error: Exception | None = None
+        self._depth = 0
+        self._helping = 0
+        self.guard = threading.Lock()
+        self.helped = 0.0  # seconds spent on working off full queues
+        self.is_stopped = is_stopped  # true once what waits may be thrown away
+        self.on_chunk: Callable[[Segment, float], None] | None = None  # told of each chunk a segment is done with
+
+    # -------------------------------------------------------------------------------------------------- carrying
+
+    def born(self, moment: float) -> None:
+        """What is pushed next entered the PE at `moment`."""
+        self._frame.born = moment
 
     def push(self, target: Entry, item: Item) -> None:
-        """Let `target` have `item` when its time comes in this turn."""
+        """Let `target` have `item`: in its queue, or when its time comes in this turn."""
+        frame, port = self._frame, target.queue
+        if port is not None:
+            if frame.blocked or not port.push(item, frame.born):
+                if not frame.blocked:
+                    frame.blocked_since = time.perf_counter()
+                frame.blocked.append((port, item))
+            return
         segment = target.segment
         if segment.is_feedback:
             segment.mailbox.append(item)
             self._mailboxes.append(segment)
             return
-        waiting = self._pending.get(segment.index)
+        waiting = frame.pending.get(segment.index)
         if waiting is None:
-            self._pending[segment.index] = [(target, item)]
-            heapq.heappush(self._order, segment.index)
+            frame.pending[segment.index] = [(target, item)]
+            heapq.heappush(frame.order, segment.index)
         else:
             waiting.append((target, item))
 
     def drain(self) -> None:
-        """Run segments until nothing is left, then what came back through feedback loops, until that is done too."""
+        """Run segments until nothing is left, then what came back through feedback loops, until that is done too.
+
+        The thread must hold neither a lock nor a flag.
+        """
         self.run_pending()
+        self.deliver_feedback()
+        self.raise_error()
+
+    def run_pending(self) -> None:
+        """Run segments until nothing is left but what came back through feedback loops; errors are kept for later."""
+        frames = self._frames
+        base = len(frames)
+        while True:
+            frame = frames[-1]
+            if frame.blocked:
+                self._make_room(frame)
+            elif frame.order:
+                items = frame.pending.pop(heapq.heappop(frame.order))
+                segment = items[0][0].segment
+                if segment.lock is not None:
+                    segment.lock.acquire()  # freed by the thread that holds it, when its frame is drained
+                    frame.held.append(segment.lock)
+                self._run_items(segment, items)
+            else:
+                for lock in reversed(frame.held):
+                    lock.release()
+                frame.held.clear()
+                if len(frames) == base:
+                    return
+                if not self._take_next(frame):
+                    self._end_help(frame)
+
+    def deliver_feedback(self) -> None:
+        """Deliver what came back through feedback loops. The thread must hold neither a lock nor a flag."""
         # After an error nothing may come back: it could let tuples pass that follow the one that failed.
         while self._mailboxes and self._error is None:
             self._run_mailbox(self._mailboxes.pop())
+
+    def raise_error(self) -> None:
+        """Raise what went wrong, if anything did."""
         if self._error is not None:
             error, self._error = self._error, None
             raise error
+
+    @property
+    def has_feedback(self) -> bool:
+        """Something waits to go back through a feedback loop."""
+        return bool(self._mailboxes)
 
     def drain_nested(self) -> None:
         """The same from inside a segment that is not done with its item; feedback waits until it is.
 
         Raises only what failed further down. An error of another branch does not concern the segment that waits.
         """
-        outer, self._error = self._error, None
-        self.run_pending()
-        inner, self._error = self._error, outer
-        if inner is not None:
-            raise inner
-
-    def run_pending(self) -> None:
-        """Run segments until nothing is left but what came back through feedback loops; errors are kept for `drain`."""
-        held: list[threading.Lock] = []
+        if self._depth >= _DEEPEST:
+            return
+        self._depth += 1
+        outer, inner = self._frame, Frame()
+        inner.born = outer.born
+        inner.pending, outer.pending = outer.pending, inner.pending
+        inner.order, outer.order = outer.order, inner.order
+        inner.blocked, outer.blocked = outer.blocked, inner.blocked
+        inner.blocked_since = outer.blocked_since
+        self._frames.append(inner)
+        self._frame = inner
+        before, self._error = self._error, None
         try:
-            while self._order:
-                items = self._pending.pop(heapq.heappop(self._order))
-                segment = items[0][0].segment
-                if segment.lock is not None:
-                    segment.lock.acquire()  # freed by the thread that holds it, when its turn is drained
-                    held.append(segment.lock)
-                self._run_items(segment, items)
+            self.run_pending()
         finally:
-            for lock in reversed(held):
-                lock.release()
+            self._frames.pop()
+            self._frame = outer
+            self._depth -= 1
+        failed, self._error = self._error, before
+        if failed is not None:
+            raise failed
+
+    # ------------------------------------------------------------------------------------------------ full queues
+
+    def _make_room(self, frame: Frame) -> None:
+        """One attempt to get the first blocked item into its queue: push it, or work the queue off, or wait."""
+        port, item = frame.blocked[0]
+        if port.push(item, frame.born):
+            frame.blocked.popleft()
+            now = time.perf_counter()
+            port.blocked_seconds += now - frame.blocked_since
+            frame.blocked_since = now
+        elif self.is_stopped():
+            frame.blocked.clear()
+        elif port.try_consume():
+            helping = Frame(port, max(1, port.capacity // 4))
+            helping.started = time.perf_counter()
+            self._helping += 1
+            self._frames.append(helping)
+            self._frame = helping
+            if not self._take_next(helping):
+                self._end_help(helping)
+        else:
+            port.wait_for_room()
+
+    def _take_next(self, frame: Frame) -> bool:
+        """Go on with the next item of the queue that `frame` works off; false when it has done enough."""
+        port = frame.port
+        assert port is not None
+        if frame.left <= 0 or self.is_stopped():
+            return False
+        queued = port.pop()
+        if queued is None:
+            return False
+        frame.left -= len(queued.item) if isinstance(queued.item, list) else 1
+        frame.born = queued.born
+        entry = port.entry
+        frame.pending[entry.segment.index] = [(entry, queued.item)]
+        frame.order.append(entry.segment.index)
+        return True
+
+    def _end_help(self, frame: Frame) -> None:
+        assert frame.port is not None
+        self._helping -= 1
+        if not self._helping:  # helping a helper is in the time of the first
+            self.helped += time.perf_counter() - frame.started
+        self._frames.pop()
+        self._frame = self._frames[-1]
+        frame.port.release_consumer()
+
+    # --------------------------------------------------------------------------------------------------- segments
 
     def _run_items(self, segment: Segment, items: list[tuple[Entry, Item]]) -> None:
         for target, item in items:
+            if segment.failed:  # what comes after the tuple that failed is not to be processed
+                return
             try:
+                if segment.old or segment.leftover:
+                    self._run_leftover(segment)
                 segment.run(item, target.port, self)
             except Exception as error:
-                # Later items of this segment come after the tuple that failed: they are not to be processed.
+                segment.failed = True
                 self._error = self._error or error
                 return
+            if self.on_chunk is not None and isinstance(item, list):
+                self.on_chunk(segment, self._frame.born)
+
+    def run_leftover(self, segment: Segment) -> None:
+        """Run what must go through `segment` before anything else, in the place of one of its carriers."""
+        lock = segment.protection
+        if lock is not None:
+            lock.acquire()  # freed by the thread that holds it, when its frame is drained
+        try:
+            self._run_leftover(segment)
+            self.run_pending()
+        except Exception as error:
+            segment.failed = True
+            self._error = self._error or error
+        finally:
+            if lock is not None:
+                lock.release()
+
+    def _run_leftover(self, segment: Segment) -> None:
+        """What waited in a queue that was removed comes before anything that follows it (`runtime.placement`)."""
+        while segment.old:
+            self._run_leftover(segment.old.popleft())
+        while segment.leftover:
+            port, item = segment.leftover.popleft()
+            segment.run(item, port, self)
+            self.drain_nested()  # through other old segments, whose operators may be part of the new one
 
     def _run_mailbox(self, segment: Segment) -> None:
         lock = segment.lock

@@ -14,7 +14,7 @@ from penstock.graph.operator import CoOperator
 from penstock.operators.registry import logic_of
 from penstock.platforms.spark.channels import channel_names
 from penstock.platforms.spark.stages import Stages, find_stages
-from penstock.runtime.pe import traits_of
+from penstock.runtime.wiring import traits_of
 
 
 @dataclass(frozen=True)

@@ -102,6 +102,8 @@ class Exit:
 
     lock = None
     is_feedback = False
+    old = leftover = ()
+    failed = False
 
     def __init__(self, runner: StageRunner, target: Target, index: int) -> None:
         self.index = index
