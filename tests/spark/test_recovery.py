@@ -14,6 +14,7 @@ from penstock.connectors.iterables import SequenceSource
 from penstock.graph.graph import Node
 from penstock.platforms.spark.checkpoint import Checkpoint
 from penstock.platforms.spark.delivery import Delivery, FileDelivery, make_delivery
+from penstock.platforms.spark.source import make_data_source
 from penstock.platforms.spark.spool import Item, Spool, Spooler
 from penstock.platforms.spark.tuning import Tuning
 
@@ -117,7 +118,8 @@ def test_a_file_that_grew_meanwhile_is_not_cut_anew(tmp_path: Path) -> None:
 
 def test_committed_items_are_removed_but_where_reading_was_stays(tmp_path: Path) -> None:
     spool(list(range(23)), tmp_path, killed_at=("append", 4))
-    Spool(tmp_path).remove_before(3)
+    made = make_data_source("spool", "run", b"", 0, str(tmp_path), 2, by_value=False, target_seconds=2.0, most_items=64)
+    made({}).streamReader(None).commit({"source": 0, "items": 3, "ended": 0})
     assert Spool(tmp_path).numbers() == [2]
     assert spool(list(range(23)), tmp_path) == list(range(10, 23))
 

@@ -14,7 +14,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from penstock.errors import PenstockError
 from penstock.graph.graph import Target
-from penstock.platforms.spark.program import Program, unpack
+from penstock.platforms.spark.program import unpack
 from penstock.platforms.spark.stage_runner import Outbox, StageRunner
 from penstock.platforms.spark.state import ChannelState
 from penstock.platforms.spark.wire import FAILED, FINAL, PROLIFIC_SHIFT, decode, dest_port
@@ -42,22 +42,44 @@ class MapEntries:
             yield operator, number, bytes(value)
 
 
-class LevelProcessor(StatefulProcessor):
-    """Runs one level of a program for every channel that has rows in a batch."""
+def make_processor(run: str, packed: bytes, level: int) -> StatefulProcessor:
+    """Runs one level of a program for every channel that has rows in a batch.
 
-    def __init__(self, run: str, packed: bytes, level: int) -> None:
-        self._run = run
-        self._packed = packed
+    The class is local and imports Penstock when rows arrive: it travels by value, and the process that Spark starts to
+    ask it for its state variables need not load the program.
+    """
+
+    class LevelProcessor(StatefulProcessor):
+        def init(self, handle: StatefulProcessorHandle) -> None:
+            self._state = handle.getMapState("entries", "operator int, number int", "value binary")
+
+        def close(self) -> None:
+            """Nothing to release: runners are closed with their batch."""
+
+        def handleInputRows(  # noqa: N802
+            self,
+            key: Any,
+            rows: Iterator[Row],
+            timerValues: Any,  # noqa: N803
+        ) -> Iterator[Row]:
+            from penstock.platforms.spark.processor import Level
+
+            return Level(run, packed, level, self._state).rows(key[0], rows)
+
+    return LevelProcessor()
+
+
+class Level:
+    """One level, for one channel and batch, in a worker."""
+
+    def __init__(self, run: str, packed: bytes, level: int, state: Any) -> None:
+        self._program = unpack(run, packed)
         self._level = level
+        self._state = state
 
-    def init(self, handle: StatefulProcessorHandle) -> None:
-        self._state = handle.getMapState("entries", "operator int, number int", "value binary")
-
-    def close(self) -> None:
-        """Nothing to release: runners are closed with their batch."""
-
-    def handleInputRows(self, key: Any, rows: Iterator[Row], timerValues: Any) -> Iterator[Row]:  # noqa: N802, N803
-        program = unpack(self._run, self._packed)
+    def rows(self, name: int, rows: Iterator[Row]) -> Iterator[Row]:
+        """What comes of the rows for the channel with this name."""
+        program = self._program
         mine: dict[int, list[bytes]] = {}
         finals: list[Row] = []
         failed = False
@@ -72,13 +94,14 @@ class LevelProcessor(StatefulProcessor):
                 yield row
         if not failed and (mine or finals):
             # After a failure nothing of the batch counts: the driver will not commit it.
-            for channel, dest, payload in self._process(program, program.names.index(key[0]), mine, finals):
+            for channel, dest, payload in self._process(program.names.index(name), mine, finals):
                 yield Row(channel=channel, dest=dest, payload=payload)
         yield from finals
 
     def _process(
-        self, program: Program, channel: int, mine: dict[int, list[bytes]], finals: list[Row]
+        self, channel: int, mine: dict[int, list[bytes]], finals: list[Row]
     ) -> Iterator[tuple[int, int, bytes]]:
+        program = self._program
         if channel >= program.channels_at(self._level):
             return
         entries = MapEntries(self._state)

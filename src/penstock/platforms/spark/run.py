@@ -28,10 +28,10 @@ from penstock.platforms.spark.checkpoint import Checkpoint
 from penstock.platforms.spark.connectors import SparkSource, read_level_0
 from penstock.platforms.spark.delivery import Delivery, make_delivery
 from penstock.platforms.spark.numbers import Numbers
-from penstock.platforms.spark.processor import LevelProcessor, merged
+from penstock.platforms.spark.processor import make_processor, merged
 from penstock.platforms.spark.program import Program, make_program, pack
 from penstock.platforms.spark.session import QUERY_SETTINGS, get_session
-from penstock.platforms.spark.source import SourceConfig, make_data_source
+from penstock.platforms.spark.source import make_data_source
 from penstock.platforms.spark.spool import Spooler
 from penstock.platforms.spark.tuning import split_conf
 from penstock.platforms.spark.wire import FAILED, FINAL, REPORT, SCHEMA, dest_port
@@ -39,6 +39,8 @@ from penstock.runtime.failure import operator_error
 from penstock.tuples import Punctuation
 
 TARGET_SECONDS = 2.0  # a batch costs Spark about half a second whatever it holds: four times that keeps it small
+BULK_SECONDS = 6.0  # where all input is there already, nobody waits for what is new
+MOST_ITEMS, MOST_RANGES = 64, 12  # in a batch, for each channel: memory stays bounded on quick machines too
 _PAUSE = 0.02
 _PATIENCE = 2.0  # seconds to wait for the numbers of a batch that is committed
 
@@ -163,7 +165,7 @@ class SparkRun:
             frame = read if frame is None else frame.union(read)
         assert frame is not None, "validate() lets no flow pass without a source"
         for level in range(1, self.program.stages.levels + 1):
-            processor = LevelProcessor(self.program.run, self._packed, level)
+            processor = make_processor(self.program.run, self._packed, level)
             frame = frame.groupBy("channel").transformWithState(processor, SCHEMA, "append", "none")
         writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(self._folder / "spark"))
@@ -171,18 +173,20 @@ class SparkRun:
 
     def _read(self, index: int, spooler: Spooler) -> Any:
         master = self._session.sparkContext.master
-        config = SourceConfig(
-            run=self.program.run,
-            packed=self._packed,
-            source=index,
-            folder=str(spooler.spool.folder),
-            parts=self.program.channels,
-            target_seconds=TARGET_SECONDS,
+        name = f"penstock_{self.program.run}_{index}"
+        made = make_data_source(
+            name,
+            self.program.run,
+            self._packed,
+            index,
+            str(spooler.spool.folder),
+            self.program.channels,
             by_value=not master.startswith("local"),
+            target_seconds=BULK_SECONDS if spooler.is_bulk else TARGET_SECONDS,
+            most_items=self.program.channels * (MOST_RANGES if spooler.is_bulk else MOST_ITEMS),
             batch_items=self._tuning.batch_items,
         )
-        name = f"penstock_{self.program.run}_{index}"
-        self._session.dataSource.register(make_data_source(config, name))
+        self._session.dataSource.register(made)
         spooled = self._session.readStream.format(name).load()
         if index not in self._foreign:
             return spooled

@@ -20,8 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from penstock.errors import PlatformError
+from penstock.platforms.spark.class_archive import java_options
 
 OLDEST_JAVA = 17
+_JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
 # For a session of our own. Each with its reason.
@@ -32,12 +34,22 @@ _SETTINGS = {
     "spark.python.use.daemon": "true",
     "spark.sql.adaptive.enabled": "false",  # batches are planned once; streaming ignores it anyway
 }
+# For a session inside this process.
+_EMBEDDED = {
+    "spark.driver.host": "127.0.0.1",
+    "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.daemon.module": "penstock.platforms.spark.daemon",  # loads once what every worker needs
+    # Without checksum files beside those of the checkpoint: each file costs a process that sets its permissions.
+    "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
+}
 # For the queries of a job, also in a session of the user's (set on a session derived from it).
 QUERY_SETTINGS = {
     "spark.sql.streaming.stateStore.providerClass": _ROCKSDB,  # transformWithState needs it
     "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",  # commits write changes only
     "spark.sql.streaming.noDataMicroBatches.enabled": "false",  # a batch without tuples has nothing to say
     "spark.sql.streaming.stopTimeout": "5000",
+    # It is passed to some workers by their environment and not to others; without it all come from one daemon.
+    "spark.sql.execution.pyspark.udf.simplifiedTraceback.enabled": "false",
 }
 
 
@@ -58,16 +70,18 @@ def start_session(master: str, conf: Mapping[str, str], log_level: str | None) -
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     os.environ.setdefault("PYSPARK_DRIVER_PYTHON", sys.executable)
     os.environ["JAVA_HOME"] = java_home()
+    os.environ.setdefault("SPARK_LAUNCHER_OPTS", "-XX:+UseSerialGC -XX:TieredStopAtLevel=1")  # it lives for a moment
     builder = SparkSession.builder.master(master).appName("penstock")
-    embedded = master.startswith("local")
-    if embedded:
-        builder = builder.config("spark.driver.host", "127.0.0.1").config("spark.driver.bindAddress", "127.0.0.1")
-    for name, value in {**_SETTINGS, "spark.log.level": log_level or "ERROR", **conf}.items():
+    embedded = master.startswith("local") and not master.startswith("local-cluster")
+    settings = {**_SETTINGS, **(_EMBEDDED if embedded else {}), "spark.log.level": log_level or "ERROR", **conf}
+    given = settings.get(_JAVA_OPTIONS, "")
+    settings[_JAVA_OPTIONS] = java_options(os.environ["JAVA_HOME"], given)
+    for name, value in settings.items():
         builder = builder.config(name, value)
     try:
         with (
             contextlib.nullcontext() if log_level is not None else jvm_log(),
-            _lean_home() if embedded and not master.startswith("local-cluster") else contextlib.nullcontext(),
+            _lean_home() if embedded else contextlib.nullcontext(),
         ):
             return builder.getOrCreate()
     except Exception as error:
@@ -146,6 +160,12 @@ def _installed() -> Iterator[str]:
 
 def _version(home: str) -> int:
     java = Path(home) / "bin" / "java"
+    if not java.exists():
+        return 0
+    with contextlib.suppress(OSError):  # saves starting it
+        match = re.search(r'^JAVA_VERSION="(?:1\.)?(\d+)', (Path(home) / "release").read_text(), re.MULTILINE)
+        if match:
+            return int(match.group(1))
     try:
         text = subprocess.run([str(java), "-version"], capture_output=True, text=True, timeout=60, check=False).stderr
     except OSError:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,31 +18,105 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit
 from penstock.errors import PenstockError
 from penstock.graph.graph import Output, Target
 from penstock.platforms.spark.program import Program, unpack
-from penstock.platforms.spark.spool import Item, Spool, load_item
+from penstock.platforms.spark.spool import Item, load_item
 from penstock.platforms.spark.stage_runner import ROW_TUPLES, Outbox, Row, StageRunner
-from penstock.platforms.spark.wire import FINAL, SCHEMA, dumps
+from penstock.platforms.spark.wire import FINAL, dumps
 from penstock.runtime.failure import operator_error
 from penstock.tuples import CHUNK, Punctuation
 
 _ARROW = pa.schema([("channel", pa.int32()), ("dest", pa.int32()), ("payload", pa.binary())])
 
 
-@dataclass(frozen=True)
-class SourceConfig:
-    """What a reader needs to know."""
+def make_data_source(
+    name: str,
+    run: str,
+    packed: bytes,
+    source: int,
+    folder: str,
+    parts: int,
+    *,
+    by_value: bool,
+    target_seconds: float,
+    most_items: int,
+    batch_items: int | None = None,
+) -> type[DataSource]:
+    """A data source class of its own for each source of a run: PySpark passes classes, not objects.
 
-    run: str
-    packed: bytes  # the program
-    source: int  # the node
-    folder: str
-    parts: int  # tasks that can run at once
-    target_seconds: float  # how long a batch should take
-    by_value: bool  # workers do not see the driver's files: send items with the task
-    batch_items: int | None = None  # items in a batch; None: follows how long batches take
+    `packed` is the program, `source` the node, `parts` how many tasks can run at once; `by_value` sends items with the
+    task, to workers that do not see the driver's files; a batch has `batch_items`, or with None as many as take about
+    `target_seconds`, and at most `most_items`. The classes are local to this function and import nothing of Penstock
+    before tuples are read: so they travel by value, and the processes that Spark starts for planning and for offsets
+    need not load it.
+    """
 
+    class SpoolReader(DataSourceStreamReader):
+        """Offsets are `{"source": node, "items": n, "ended": 0 or 1}`; asked for in a process beside the driver."""
 
-def make_data_source(config: SourceConfig, name: str) -> type[DataSource]:
-    """A data source class of its own for each source of a run: PySpark passes classes, not objects."""
+        def __init__(self) -> None:
+            self._batch = batch_items or parts
+            self._asked: float | None = None
+
+        def initialOffset(self) -> dict[str, Any]:  # noqa: N802
+            return {"source": source, "items": 0, "ended": 0}
+
+        def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+            return ReadAllAvailable()
+
+        def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
+            first = int(start["items"])
+            if start["ended"]:
+                return start
+            self._adapt()
+            count, ended = self._available(first)
+            if count > first or ended:
+                self._asked = time.monotonic()
+            return {**start, "items": count, "ended": int(ended)}
+
+        def _path(self, number: int) -> Path:
+            return Path(folder, f"{number:010d}.item")  # as in spool.py
+
+        def _available(self, first: int) -> tuple[int, bool]:
+            try:
+                total = int(Path(folder, "ended").read_text())
+            except FileNotFoundError:
+                total = -1
+            count = first
+            while count < first + self._batch and (count < total if total >= 0 else self._path(count).exists()):
+                count += 1
+            return count, count >= total >= 0
+
+        def _adapt(self) -> None:
+            """More items when the last batch was quick, fewer when it was slow."""
+            if self._asked is None or batch_items is not None:
+                return
+            taken, self._asked = max(0.05, time.monotonic() - self._asked), None
+            factor = min(8.0, max(0.5, target_seconds / taken))
+            self._batch = max(parts, min(most_items, round(self._batch * factor)))
+
+        def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
+            """Each is (number, items, final): the items of one task; final for the one that says that it was all."""
+            first, last = int(start["items"]), int(end["items"])
+            result: list[InputPartition] = []
+            share = max(1, -(-(last - first) // parts))
+            for low in range(first, last, share):
+                paths = [self._path(number) for number in range(low, min(last, low + share))]
+                items = [path.read_bytes() if by_value else str(path) for path in paths]
+                result.append(InputPartition((len(result), items, False)))
+            if end["ended"] and not start["ended"]:
+                result.append(InputPartition((len(result), [], True)))
+            return result
+
+        def commit(self, end: dict[str, Any]) -> None:
+            """The item just before stays: it tells where reading was."""
+            for path in Path(folder).glob("*.item"):
+                if int(path.stem) < int(end["items"]) - 1:
+                    path.unlink(missing_ok=True)
+
+        def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+            """Runs in a worker: the items of one task through level 0."""
+            from penstock.platforms.spark.source import read_part
+
+            return read_part(run, packed, source, *partition.value)
 
     class SpoolDataSource(DataSource):
         @classmethod
@@ -51,10 +124,10 @@ def make_data_source(config: SourceConfig, name: str) -> type[DataSource]:
             return name
 
         def schema(self) -> str:
-            return SCHEMA
+            return "channel int, dest int, payload binary"
 
         def streamReader(self, schema: Any) -> DataSourceStreamReader:  # noqa: N802 — PySpark's name
-            return SpoolReader(config)
+            return SpoolReader()
 
     return SpoolDataSource
 
@@ -86,92 +159,38 @@ def frame_rows(program: Program, index: int, partition: int, chunks: Iterator[li
     yield from outbox.rows()
 
 
-class _Part(InputPartition):
-    """The items of one task; `final` for the one that says that the source has ended."""
+def read_part(
+    run: str, packed: bytes, source: int, number: int, items: list[bytes | str], final: bool
+) -> Iterator[pa.RecordBatch]:
+    """The rows that level 0 makes of the items of one task; or those that say that the source has ended."""
+    program = unpack(run, packed)
+    reader = PartReader(program, source)
+    for row in reader.final_rows() if final else reader.rows(number, items):
+        yield arrow_row(row)
 
-    def __init__(self, number: int, items: list[bytes | str], final: bool = False) -> None:
-        super().__init__(number)
-        self.number = number
-        self.items = items
-        self.final = final
 
+class PartReader:
+    """Reads items in a worker and carries them through level 0."""
 
-class SpoolReader(DataSourceStreamReader):
-    """Offsets are `{"source": node, "items": n, "ended": 0 or 1}`; asked for in a process beside the driver."""
+    def __init__(self, program: Program, source: int) -> None:
+        self._program = program
+        self._source = source
 
-    def __init__(self, config: SourceConfig) -> None:
-        self._config = config
-        self._spool = Spool(Path(config.folder))
-        self._batch = config.batch_items or config.parts
-        self._asked: float | None = None
+    def final_rows(self) -> Iterator[Row]:
+        """To every channel: the source has ended."""
+        for channel in self._program.names:
+            yield channel, FINAL, dumps(self._source)
 
-    def initialOffset(self) -> dict[str, Any]:  # noqa: N802
-        return {"source": self._config.source, "items": 0, "ended": 0}
-
-    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        return ReadAllAvailable()
-
-    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
-        first = int(start["items"])
-        if start["ended"]:
-            return start
-        self._adapt()
-        count, ended = self._available(first)
-        if count > first or ended:
-            self._asked = time.monotonic()
-        return {**start, "items": count, "ended": int(ended)}
-
-    def _available(self, first: int) -> tuple[int, bool]:
-        total = self._spool.ended
-        count = first
-        while count < first + self._batch and (count < total if total is not None else self._spool.exists(count)):
-            count += 1
-        return count, total is not None and count >= total
-
-    def _adapt(self) -> None:
-        """More items when the last batch was quick, fewer when it was slow."""
-        if self._asked is None or self._config.batch_items is not None:
-            return
-        taken, self._asked = max(0.05, time.monotonic() - self._asked), None
-        factor = min(4.0, max(0.5, self._config.target_seconds / taken))
-        self._batch = max(self._config.parts, min(100_000, round(self._batch * factor)))
-
-    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        first, last = int(start["items"]), int(end["items"])
-        parts: list[_Part] = []
-        share = max(1, -(-(last - first) // self._config.parts))
-        for low in range(first, last, share):
-            paths = [self._spool.path(number) for number in range(low, min(last, low + share))]
-            items: list[bytes | str] = [path.read_bytes() if self._config.by_value else str(path) for path in paths]
-            parts.append(_Part(len(parts), items))
-        if end["ended"] and not start["ended"]:
-            parts.append(_Part(len(parts), [], final=True))
-        return parts
-
-    def commit(self, end: dict[str, Any]) -> None:
-        self._spool.remove_before(int(end["items"]))
-
-    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Runs in a worker: the items of one task through level 0."""
-        assert isinstance(partition, _Part)
-        rows = self._final_rows() if partition.final else self._read(partition)
-        for row in rows:
-            yield arrow_row(row)
-
-    def _final_rows(self) -> Iterator[Row]:
-        program = unpack(self._config.run, self._config.packed)
-        for channel in program.names:
-            yield channel, FINAL, dumps(self._config.source)
-
-    def _read(self, part: _Part) -> Iterator[Row]:
-        program = unpack(self._config.run, self._config.packed)
-        channel = part.number % program.channels
+    def rows(self, number: int, items: list[bytes | str]) -> Iterator[Row]:
+        """What level 0 makes of `items`, as part number `number` of the batch."""
+        program = self._program
+        channel = number % program.channels
         runner = None
         outbox = Outbox(program.names)
         try:
-            runner = StageRunner(program, 0, channel, source=self._config.source, partition=part.number)
+            runner = StageRunner(program, 0, channel, source=self._source, partition=number)
             outbox = runner.outbox
-            for item in part.items:
+            for item in items:
                 data = item if isinstance(item, bytes) else Path(item).read_bytes()
                 for _ in self._feed(runner, load_item(data)):
                     yield from runner.outbox.rows()
@@ -188,7 +207,7 @@ class SpoolReader(DataSourceStreamReader):
         for tuples, dead in self._batches(runner, item):
             if dead:
                 self._send_dead(runner, dead)
-            runner.feed(Target(self._config.source, 0), range(len(tuples)), tuples)
+            runner.feed(Target(self._source, 0), range(len(tuples)), tuples)
             if runner.outbox.waiting >= ROW_TUPLES:
                 yield
         yield
@@ -198,7 +217,7 @@ class SpoolReader(DataSourceStreamReader):
             runner.count_input(item.skipped, len(item.dead))
             yield item.tuples, item.dead
             return
-        node = runner.program.graph.nodes[self._config.source]
+        node = runner.program.graph.nodes[self._source]
         source = item.part
         source.name = node.name
         try:
@@ -218,7 +237,7 @@ class SpoolReader(DataSourceStreamReader):
             source.close()
 
     def _send_dead(self, runner: StageRunner, dead: list[Any]) -> None:
-        outlet = runner.segments[self._config.source].outlets.get(Output(self._config.source, 1))
+        outlet = runner.segments[self._source].outlets.get(Output(self._source, 1))
         if outlet is not None:
             for target in outlet.targets:
                 runner.turn.push(target, list(dead))

@@ -95,12 +95,6 @@ class Spool:
     def exists(self, number: int) -> bool:
         return self.path(number).exists()
 
-    def remove_before(self, number: int) -> None:
-        """Items before `number` are not needed any more. The one just before stays: it tells where reading was."""
-        for found in self.numbers():
-            if found < number - 1:
-                self.path(found).unlink(missing_ok=True)
-
 
 def load_item(data: bytes) -> Item:
     """An item from its bytes."""
@@ -136,6 +130,11 @@ class Spooler:
         self._stop = threading.Event()
         self.thread = threading.Thread(target=self._run, name=f"spool of {name}", daemon=True)
 
+    @property
+    def is_bulk(self) -> bool:
+        """Items are ranges of files to be read to their end."""
+        return isinstance(self._source, FileSource) and not self._source.follow
+
     def start(self) -> None:
         folder = self.spool.folder
         folder.mkdir(parents=True, exist_ok=True)
@@ -162,8 +161,8 @@ class Spooler:
             self.ready.set()
 
     def _fill(self) -> None:
-        if isinstance(self._source, FileSource) and not self._source.follow:
-            self._cut_files(self._source)
+        if self.is_bulk:
+            self._cut_files()
             return
         numbers = self.spool.numbers()
         number = numbers[-1] + 1 if numbers else 0
@@ -183,8 +182,10 @@ class Spooler:
                 self.spool.end(number)
                 return
 
-    def _cut_files(self, source: FileSource) -> None:
+    def _cut_files(self) -> None:
         """Ranges of files are cut at once; workers read them."""
+        source = self._source
+        assert isinstance(source, FileSource)
         parts = self.spool.cuts()
         if parts is None:
             total = sum(Path(name).stat().st_size for name in source.paths.names() if Path(name).exists())

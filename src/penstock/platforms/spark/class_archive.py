@@ -1,0 +1,63 @@
+"""A faster start of the JVM: the classes of Spark, loaded and checked once, are kept in an archive of the user's.
+
+Loading some ten thousand classes is most of what starting Spark costs. The JVM can write down what it has loaded when
+it exits and map that into memory the next time (class data sharing). The first session records, later ones use the
+archive. It lies in the user's cache folder and takes about 150 MB; one that does not fit the Java or the Spark at hand
+has another name, and the JVM ignores a damaged one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import zlib
+from pathlib import Path
+
+_OWN = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive")
+_QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no word about each class that cannot be kept
+
+
+def java_options(home: str, given: str) -> str:
+    """Options for a JVM of the Java at `home` that will run Spark, beside those that are `given`."""
+    if any(option in given for option in _OWN):
+        return given
+    archive = _archive(home)
+    if archive is None:
+        return given
+    if _is_whole(archive):
+        return f"{given} -XX:SharedArchiveFile={archive} {_QUIET}".strip()
+    _forget_others(archive)
+    return f"{given} -XX:ArchiveClassesAtExit={archive} {_QUIET}".strip()
+
+
+def _archive(home: str) -> Path | None:
+    """Where the archive for this Java and this Spark lies; None where nothing can be kept."""
+    import pyspark
+
+    jars = Path(pyspark.__file__).parent / "jars"
+    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
+    try:
+        release = (Path(home) / "release").read_text()
+        mark = zlib.crc32(f"{home} {release} {jars} {pyspark.__version__} {jars.stat().st_mtime_ns}".encode())
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        if folder.stat().st_uid != os.getuid() or " " in str(folder) or not os.access(folder, os.W_OK):
+            return None
+    except (OSError, RuntimeError):  # no such file, no home
+        return None
+    return folder / f"spark-{mark:08x}.jsa"
+
+
+def _is_whole(archive: Path) -> bool:
+    """The JVM writes the head last."""
+    try:
+        with archive.open("rb") as file:
+            return any(file.read(4))
+    except OSError:
+        return False
+
+
+def _forget_others(archive: Path) -> None:
+    for other in archive.parent.glob("spark-*.jsa"):
+        if other != archive:
+            with contextlib.suppress(OSError):
+                other.unlink()
