@@ -1,6 +1,6 @@
 """Penstock on Spark beside hand-written PySpark, in one process and one session (`local[*]`).
 
-    python benchmarks/spark.py [--short] [--only warm|cold]
+    python benchmarks/spark.py [--short] [--only warm|cold|state]
 
 Two programs, both reading a text file to its end:
 
@@ -21,6 +21,9 @@ of the rows, and rates are compared.
 
 Warm is the rate of later runs in the same session, the median of several. Cold is the time from the start of the
 program, before anything is imported, to the first result in the driver: a fresh process for each, over a small input.
+
+State is what a batch costs that touches 1,000 keys of a running count, beside 10,000 and 1 M keys that are in the state
+already: from one batch to the next, everything included, the median of several.
 """
 
 from __future__ import annotations
@@ -32,12 +35,14 @@ STARTED = time.perf_counter()  # before anything large is imported: for --cold
 import argparse  # noqa: E402
 import json  # noqa: E402
 import os  # noqa: E402
+import random  # noqa: E402
 import statistics  # noqa: E402
 import subprocess  # noqa: E402
 import sys  # noqa: E402
 import tempfile  # noqa: E402
 from collections.abc import Callable  # noqa: E402
 from functools import partial  # noqa: E402
+from itertools import pairwise  # noqa: E402
 from pathlib import Path  # noqa: E402
 from typing import Any  # noqa: E402
 
@@ -50,6 +55,7 @@ from measuring import Contender, check_equal, rates, table  # noqa: E402
 
 KEYS = 1000
 COLD_ROWS = 20_000
+STATE_KEYS, TOUCHED, WARM_BATCHES = (10_000, 1_000_000), 1000, 3
 Program = Callable[[Path, Callable[[], None]], list[Any]]  # input, called at the first result: all results
 
 # --------------------------------------------------------------------------------------------------------------- data
@@ -204,6 +210,57 @@ def cold_table(folder: Path, rounds: int) -> str:
     return table(f"Spark, start of the program to first result, median of {rounds}", headings, lines)
 
 
+# --------------------------------------------------------------------------------------------------------------- state
+
+
+def count_up(count: int, key: int) -> tuple[int, tuple[int, int]]:
+    return count + 1, (key, count + 1)
+
+
+def batch_seconds(keys: int, batches: int) -> list[float]:
+    """What each batch takes that touches 1,000 keys, any of `keys` that have been met before."""
+    import penstock as pn
+
+    class Rounds(pn.Source):
+        """All keys once, then TOUCHED of them whenever everything given before has been delivered."""
+
+        def __init__(self) -> None:
+            self.delivered = 0
+            self.given: list[float] = []
+            self._waiting = list(range(keys))
+            self._choose = random.Random(keys)
+
+        def initial(self) -> Any:
+            return 0
+
+        def read(self, offset: Any, limit: int) -> pn.Batch:
+            if not self._waiting and self.delivered >= offset:
+                self.given.append(time.perf_counter())
+                if len(self.given) > batches:
+                    return pn.Batch([], offset, done=True)
+                self._waiting = self._choose.sample(range(keys), TOUCHED)
+            tuples, self._waiting = self._waiting[:limit], self._waiting[limit:]
+            return pn.Batch(tuples, offset + len(tuples))
+
+        def take(self, item: Any) -> None:
+            self.delivered += 1
+
+    rounds = Rounds()
+    flow = pn.Flow("state")
+    flow.source(rounds).key_by(abs).scan(count_up, init=0).sink(rounds.take)
+    pn.run(flow, on="spark", conf={"penstock.item.tuples": str(keys), "penstock.batch.items": "1"})
+    return [later - earlier for earlier, later in pairwise(rounds.given)]
+
+
+def state_table(batches: int) -> str:
+    """What a batch costs beside a small and a large state."""
+    batch_seconds(TOUCHED, WARM_BATCHES)  # starts Spark
+    seconds = [statistics.median(batch_seconds(keys, WARM_BATCHES + batches)[WARM_BATCHES:]) for keys in STATE_KEYS]
+    headings = ["seconds", *(f"{keys:,} keys" for keys in STATE_KEYS), "ratio"]
+    line = ["batch", *(f"{each:.2f}" for each in seconds), f"{seconds[1] / seconds[0]:.2f}×"]
+    return table(f"Spark, a batch that touches {TOUCHED:,} keys, median of {batches}", headings, [line])
+
+
 def _nothing() -> None:
     """Nobody waits for the first result."""
 
@@ -211,14 +268,16 @@ def _nothing() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--short", action="store_true", help="200,000 rows, one round; the default has 1 M and three")
-    parser.add_argument("--only", choices=("warm", "cold"), help="one table only")
+    parser.add_argument("--only", choices=("warm", "cold", "state"), help="one table only")
     arguments = parser.parse_args()
     rows, rounds = (200_000, 1) if arguments.short else (1_000_000, 3)
     with tempfile.TemporaryDirectory() as folder:
-        if arguments.only != "warm":
+        if arguments.only in (None, "cold"):
             print(cold_table(Path(folder), rounds), flush=True)
-        if arguments.only != "cold":
+        if arguments.only in (None, "warm"):
             print(warm_table(Path(folder), rows, rounds), flush=True)
+        if arguments.only in (None, "state"):
+            print(state_table(batches=5 if arguments.short else 15), flush=True)
 
 
 if __name__ == "__main__":

@@ -13,8 +13,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as pn
-from tests.random_graphs import build
 from tests.interpreter import Interpreter
+from tests.random_graphs import build
 
 pytestmark = pytest.mark.usefixtures("spark_session")
 
