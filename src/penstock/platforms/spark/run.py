@@ -214,7 +214,8 @@ class SparkRun:
         try:
             table = frame.toArrow()
             with self._delivering:
-                if self._ending.is_set():
+                if self._ending.is_set() or (self._final_batch is not None and batch > self._final_batch):
+                    self._ending.set()  # what came after the end is not part of the stream
                     raise RuntimeError("the job is being stopped")
                 self._deliver_rows(table, batch)
         except BaseException as error:

@@ -140,7 +140,9 @@ class Spooler:
         folder.mkdir(parents=True, exist_ok=True)
         for left in folder.glob(".*"):  # half written when an earlier process died
             left.unlink(missing_ok=True)
-        if not isinstance(self._source, SparkSource):  # else Spark reads it itself
+        if isinstance(self._source, SparkSource):  # Spark reads it itself, and the run finds out anew where it ends
+            (folder / "ended").unlink(missing_ok=True)
+        else:
             self.thread.start()
 
     def stop(self) -> None:
