@@ -128,12 +128,11 @@ class _Search:
         return solver.find(time, self.cores * time - self.chain.work[-1])
 
     def _try(self, solver: Cheapest, time: float) -> bool:
-        """Ask for a configuration that takes `time` at most, and keep it if it is better than the one known."""
+        """Ask for a configuration that takes `time` at most, which is less than the best known, and keep it."""
         config = self._below(solver, time)
-        if config is None:
+        if config is None or (reached := self._time(config)) >= self.high:  # the same, but for rounding
             return False
-        if (reached := self._time(config)) < self.high:
-            self.config, self.high = config, reached
+        self.config, self.high = config, reached
         return True
 
     def _close_in(self, solver: Cheapest, low: float, gap: float, step: float = 0.01) -> float:
@@ -144,8 +143,7 @@ class _Search:
         patience, refused = 1, int(step >= 1)
         while self.high > low * (1 + max(gap, _LEAST)):
             if refused >= patience:  # high has stood for some time: is it the best?
-                before = self.high
-                if not self._try(solver, before * (1 - _LEAST)) or self.high >= before:
+                if not self._try(solver, self.high * (1 - _LEAST)):
                     return self.high
                 patience, refused = patience * 2, 0
                 continue
