@@ -15,8 +15,8 @@ $(VENV)/.installed-lint: $(VENV)/.installed
 	@$(BIN)/pip install --quiet --editable '.[lint]'
 	@touch $@
 
-$(VENV)/.installed-peers: $(VENV)/.installed
-	@$(BIN)/pip install --quiet --editable '.[peers]'
+$(VENV)/.installed-bench: $(VENV)/.installed
+	@$(BIN)/pip install --quiet --editable '.[bench]'
 	@touch $@
 
 run: $(VENV)/.installed
@@ -25,7 +25,7 @@ run: $(VENV)/.installed
 test: $(VENV)/.installed
 	$(BIN)/python -m pytest
 
-bench: $(VENV)/.installed-peers
+bench: $(VENV)/.installed-bench
 	$(BIN)/python benchmarks/all.py --short
 
 lint: $(VENV)/.installed-lint

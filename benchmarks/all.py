@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHMARKS = ["engines.py", "memory.py"]
+BENCHMARKS = ["engines.py", "memory.py", "latency.py", "threading_models.py", "policies.py"]
 
 
 def main() -> None:

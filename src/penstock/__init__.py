@@ -8,7 +8,7 @@ The layers, each importing only from those before it:
     graph                          what the user said: flows, streams, operators, keys, annotations
     operators, windows, connectors what operators do, how streams are cut, where tuples come from and go to
     compiler, optimizer            segments and generated code; profiles
-    runtime                        threads that run segments: turns, locks, timers, the profiler
+    runtime                        threads that run segments: ports, turns, the scheduler, locks, timers, the profiler
     platforms                      local (and Spark): jobs
     cli                            the `penstock` command
 """
@@ -35,6 +35,7 @@ from penstock.graph.flow import Flow
 from penstock.graph.keys import Key
 from penstock.graph.operator import CoOperator, Operator, OperatorContext
 from penstock.graph.stream import KeyedStream, Stream, barrier
+from penstock.operators import loops
 from penstock.operators.aggregates import (
     aggregator,
     collect,
@@ -52,6 +53,7 @@ from penstock.optimizer.profile import Profile
 from penstock.platforms.job import Job, JobMetrics
 from penstock.platforms.launch import plan, run, submit
 from penstock.platforms.spark import connectors as spark
+from penstock.runtime.policies import Policy
 from penstock.tuples import DeadLetter, Punctuation
 from penstock.windows.engine import PartitionWindow
 from penstock.windows.policies import session, sliding, tumbling
@@ -78,6 +80,7 @@ __all__ = [
     "PenstockError",
     "Plan",
     "PlatformError",
+    "Policy",
     "Profile",
     "Punctuation",
     "Sink",
@@ -95,6 +98,7 @@ __all__ = [
     "files",
     "first",
     "last",
+    "loops",
     "max",
     "mean",
     "min",

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from penstock.compiler.segments import SegmentPlan, Segments
-from penstock.graph.graph import Graph, Node
+from penstock.graph.graph import Graph, Node, Target
 
 
 @dataclass(frozen=True)
@@ -18,6 +18,8 @@ class Plan:
     meetings: Mapping[int, tuple[str, ...]]  # segment -> threads that meet there, where it needs a lock
     _texts: Callable[[int], list[str]]
     cores: int | None = None
+    ports: Mapping[Target, str] = field(default_factory=dict)  # threaded ports: "dynamic" or "dedicated"
+    threads: int = 0  # of the scheduler
 
     def __str__(self) -> str:
         return "\n".join([*_headline(self), "", *_body(self), "", *_footer(self)])
@@ -32,10 +34,15 @@ class Plan:
 
 
 def make_plan(
-    graph: Graph, segments: Segments, meetings: Mapping[int, tuple[str, ...]], texts: Callable[[int], list[str]]
+    graph: Graph,
+    segments: Segments,
+    meetings: Mapping[int, tuple[str, ...]],
+    texts: Callable[[int], list[str]],
+    ports: Mapping[Target, str] | None = None,
+    threads: int = 0,
 ) -> Plan:
-    """The plan that runs `graph` in these segments."""
-    return Plan(graph, segments, dict(meetings), texts)
+    """The plan that runs `graph` in these segments, with queues before these input ports."""
+    return Plan(graph, segments, dict(meetings), texts, ports=dict(ports or {}), threads=threads)
 
 
 def _headline(plan: Plan) -> list[str]:
@@ -44,8 +51,20 @@ def _headline(plan: Plan) -> list[str]:
     count = _count
     parts = f"{count(len(nodes), 'operator')}, {count(sources, 'source')}, {count(sinks, 'sink')}"
     cores = "" if plan.cores is None else f" on {count(plan.cores, 'core')}"
-    how = f"run as {count(len(plan.segments.plans), 'segment')} by {count(sources, 'thread')}{cores}"
+    how = f"run as {count(len(plan.segments.plans), 'segment')} by {_threads(plan, sources)}{cores}"
     return [f"flow '{plan.graph.name}': {parts}, {how}"]
+
+
+def _threads(plan: Plan, sources: int) -> str:
+    dedicated = sum(model == "dedicated" for model in plan.ports.values())
+    if not plan.ports:
+        return _count(sources, "thread")
+    parts = [_count(sources, "source thread")]
+    if plan.threads:
+        parts.append(_count(plan.threads, "scheduler thread"))
+    if dedicated:
+        parts.append(_count(dedicated, "dedicated thread"))
+    return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 2 else " and ".join(parts)
 
 
 def _count(number: int, noun: str) -> str:
@@ -73,10 +92,25 @@ def _segment_title(plan: Plan, segment: SegmentPlan) -> str:
         entry = f"the thread of source '{root.name}' reads it chunk by chunk"
     else:
         feeders = {plan.segments.of_node[stream.node] for port in root.inputs for stream in port.streams}
-        entry = "fed by segment " + " and ".join(str(index) for index in sorted(feeders))
+        entry = "fed by segment " + " and ".join(str(index) for index in sorted(feeders)) + _queues(plan, segment)
     threads = plan.meetings.get(segment.index)
     lock = f"; locked: {' and '.join(threads)} meet here" if threads else ""
     return f"segment {segment.index}: {entry}{lock}"
+
+
+def _queues(plan: Plan, segment: SegmentPlan) -> str:
+    """Which inputs of the segment have a queue, and who runs it."""
+    root = plan.graph.nodes[segment.root]
+    found = {port: plan.ports.get(Target(segment.root, port)) for port in range(len(root.inputs))}
+    if not any(found.values()):
+        return ""
+    who = {"dynamic": "the scheduler runs", "dedicated": "a thread of its own runs"}
+    models = set(found.values())
+    if len(models) == 1:
+        (model,) = models
+        return f" through {'a queue' if len(found) == 1 else 'queues'} {who[str(model)]}"
+    parts = [f"input {port} through a queue {who[model]}" for port, model in found.items() if model is not None]
+    return ": " + ", ".join(parts)
 
 
 def _segment_rows(plan: Plan, segment: SegmentPlan) -> list[tuple[str, ...]]:
@@ -148,4 +182,6 @@ def _footer(plan: Plan) -> list[str]:
     ]
     if not plan.meetings:
         lines.append("No two threads ever meet in an operator: nothing is locked.")
+    if plan.ports:
+        lines.append("A queue is run by one thread at a time, in order; whoever finds it full works it off first.")
     return lines + _wishes(plan)

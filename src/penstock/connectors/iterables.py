@@ -6,6 +6,8 @@ raised is taken before the error is raised, which is how tuples before a fault a
 
 from __future__ import annotations
 
+import math
+import time
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -14,7 +16,10 @@ from typing import Any, Final
 
 from penstock.connectors.base import Batch, Offset, Source
 from penstock.errors import FlowError
+from penstock.tuples import CHUNK
 
+# Seconds of pulling between two looks at the clock.
+_PIECE = 0.000025
 _END: Final = object()  # follows the last tuple of an iterator, so that whoever takes knows that it was the last
 
 
@@ -50,6 +55,7 @@ class PulledSource(Source):
         self._position = 0  # how many tuples have been taken
         self._done = False
         self._fault: Exception | None = None
+        self._piece = 1  # tuples that are pulled between two looks at the clock
 
     def initial(self) -> Offset:
         return 0
@@ -58,17 +64,27 @@ class PulledSource(Source):
         self.fill(offset, limit)
         return self.take()
 
-    def fill(self, offset: Offset, limit: int) -> None:
-        """Pull up to `limit` tuples from `offset` on; may block as long as the iterator does."""
+    def fill(self, offset: Offset, limit: int, seconds: float = math.inf) -> None:
+        """Pull up to `limit` tuples from `offset` on, fewer if that takes longer than `seconds`, but at least one.
+
+        May block as long as the iterator does.
+        """
         if self._iterator is None or offset != self._position:
             self._go_to(offset)
         if self._fault is not None or self._done:
             return
         assert self._iterator is not None
+        clock, pulled = time.perf_counter, 0
+        start = now = clock()
         try:
-            deque(map(self._pulled.append, islice(self._iterator, limit)), maxlen=0)  # consumes at C speed
+            while pulled < limit and now - start <= seconds:
+                piece = min(self._piece, limit - pulled)
+                deque(map(self._pulled.append, islice(self._iterator, piece)), maxlen=0)  # consumes at C speed
+                pulled += piece
+                now = clock()
         except Exception as error:
             self._fault = error  # raised by `take` once what came before has been taken
+        self._piece = max(1, min(CHUNK, int(pulled * _PIECE / (now - start)))) if now > start else CHUNK
 
     @property
     def waiting(self) -> bool:

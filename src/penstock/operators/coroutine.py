@@ -2,11 +2,17 @@
 
 The driver keeps a queue per input. A tuple that arrives is queued; the coroutine is resumed only when its wait can be
 answered: true once the tuples asked for are there, false once ports have closed so that they never can be. `push` puts
-outputs into the operator's buffers and suspends when one is full, until what it holds has been sent.
+outputs into the operator's buffers and suspends when one is full, or when the operator has used up its quantum, until
+what they hold has been sent. Where that meets a full queue, the thread makes room before it resumes the operator.
+
+A driver is resumed by whichever thread has the tuple that it waits for. One thread at a time does so: the runtime sees
+to that as for any other operator, so a driver needs no lock and may move from thread to thread between any two
+resumptions.
 """
 
 from __future__ import annotations
 
+import time
 from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Generator, Mapping
 from typing import Any
@@ -17,6 +23,9 @@ from penstock.tuples import CHUNK, Punctuation
 
 # Outputs that one tuple may bring before they are sent on, so that memory stays bounded however many it brings.
 MOST_BUFFERED = 4 * CHUNK
+# How long an operator runs before what it has pushed is sent on (C-Stream §3.2.4); looked at every so many pushes.
+QUANTUM = 0.050
+_PUSHES_PER_LOOK = 64
 
 
 class Wait:
@@ -34,7 +43,7 @@ class Wait:
 
 
 class Room(Wait):
-    """A request for room in an output buffer."""
+    """A request for room in the output buffers: they are full, or have not been sent on for a quantum."""
 
     __slots__ = ()
 
@@ -52,7 +61,8 @@ class Driver(CoContext):
         self._coroutine: Coroutine[Wait, None, None] = operator.run(self)
         self._waiting: Wait | None = None
         self._completed = False
-        self._started = False
+        self._pushes = 0
+        self._resumed = 0.0
 
     # ---------------------------------------------------------------------------------- asked by the operator
 
@@ -88,10 +98,23 @@ class Driver(CoContext):
             raise IndexError(f"output port {port} does not exist; the operator has {len(self._outputs)}")
         buffer = self._outputs[port]
         buffer.append(item)
-        if len(buffer) >= MOST_BUFFERED:
-            await Room(lambda: True if len(buffer) < MOST_BUFFERED else None)
+        self._pushes += 1
+        if len(buffer) >= MOST_BUFFERED or (not self._pushes % _PUSHES_PER_LOOK and self._quantum_is_over()):
+            await Room(lambda: None if any(self._outputs) else True)
+
+    def _quantum_is_over(self) -> bool:
+        return time.perf_counter() - self._resumed > QUANTUM
 
     # ----------------------------------------------------------------------------------- called by the system
+
+    @property
+    def state(self) -> str:
+        """ "ready", "read-blocked", "write-blocked" or "completed" (C-Stream §3.2.1)."""
+        if self._completed:
+            return "completed"
+        if self._waiting is None or self._waiting.answer() is not None:
+            return "ready"
+        return "write-blocked" if isinstance(self._waiting, Room) else "read-blocked"
 
     def process(self, t: Any, port: int) -> Driver | None:
         """A tuple arrived. After the operator has completed, tuples are dropped: nobody will ask for them.
@@ -123,6 +146,7 @@ class Driver(CoContext):
     def _resume(self) -> None:
         if self._completed or (self._waiting is not None and self._waiting.answer() is None):
             return
+        self._resumed = time.perf_counter()
         try:
             self._waiting = self._coroutine.send(None)
         except StopIteration:

@@ -56,11 +56,11 @@ def run(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     return job
 
 
-def plan(flow: Flow, *, cores: int | None = None, on: str = "local") -> Explained:
+def plan(flow: Flow, *, cores: int | None = None, on: str = "local", threading: str = "auto") -> Explained:
     """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened."""
     graph = flow.graph()
     if on == "local":
-        return replace(local.plan(graph), cores=cores)
+        return replace(local.plan(graph, threading), cores=cores)
     if on == "spark":
         explained: Explained = _spark().plan(graph, cores)
         return explained

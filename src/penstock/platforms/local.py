@@ -18,7 +18,7 @@ from penstock.runtime.policies import Policy, as_policy
 from penstock.runtime.port import CAPACITY, Port
 from penstock.runtime.scheduler import QUANTUM
 from penstock.runtime.segment import Segment
-from penstock.runtime.threading_models import DYNAMIC, MANUAL
+from penstock.runtime.threading_models import DEDICATED, DYNAMIC, MANUAL
 from penstock.runtime.worker import PortThread
 
 
@@ -75,7 +75,9 @@ def plan(graph: Graph, threading: str = "auto") -> Plan:
 def plan_of(pe: PE) -> Plan:
     """The plan a PE follows."""
     threads = {meeting.segment: meeting.threads for meeting in pe.meetings}
-    return make_plan(pe.graph, pe.plan, threads, lambda index: _texts(pe.segments[index]))
+    ports = {target: DEDICATED if target in pe.dedicated else DYNAMIC for target in pe.ports}
+    workers = pe.first_threads() if DYNAMIC in ports.values() else 0
+    return make_plan(pe.graph, pe.plan, threads, lambda index: _texts(pe.segments[index]), ports, workers)
 
 
 def _texts(segment: Segment) -> list[str]:

@@ -1,7 +1,7 @@
 """The thread of a source: read a chunk, carry it through the program, read the next.
 
 How much is read at once follows the load. Reading starts with one tuple; the limit doubles while full reads come
-quickly, and falls back as soon as a read takes long, so that tuples never wait for others to fill a chunk with them.
+quickly, and falls back as soon as a read takes long, so that tuples hardly wait for others to fill a chunk with them.
 
 An iterator may still block in the middle of a read, with tuples already pulled. Then the `Relief` thread takes those
 and carries them through in the source's place. Taking and carrying happen under the source's `carrying` lock, so the
@@ -27,7 +27,9 @@ from penstock.tuples import CHUNK, Punctuation
 if TYPE_CHECKING:
     from penstock.runtime.pe import PE
 
-# A full read quicker than this may grow: at the most a tuple waits that long for its chunk.
+# A full read quicker than this may grow: nobody notices so short a wait.
+UNNOTICED = 0.0001
+# Where processing takes longer than reading, reads may grow up to this: smaller chunks would only make the queue longer.
 QUICK = 0.001
 # A read slower than this shrinks at once: the source is idle, its tuples should go one by one.
 SLOW = 0.005
@@ -100,7 +102,7 @@ class SourceLoop:
             before = self.offset
             self.reading_since = start = time.perf_counter()
             if self.pulled is not None:
-                self._guard(self.pulled.fill, before, limit)
+                self._guard(self.pulled.fill, before, limit, max(UNNOTICED, min(self.carried, QUICK)))
                 with self.carrying:
                     batch = self._carry(self._guard(self.pulled.take))
             else:
@@ -151,11 +153,18 @@ class SourceLoop:
                 self.offset = batch.offset
 
     def _next_limit(self, limit: int, got: int, taken: float) -> int:
+        """How many tuples to read at once next: more while that delays nobody, or while it is the only way to keep up.
+
+        A chunk has a fixed price, so larger ones are cheaper per tuple; but its first tuple waits for the last.
+        """
         if taken > SLOW:
             return max(1, limit // 8)
         if self.carried > LONG and got > 1:
             return max(1, int(got * LONG / (2 * self.carried)))
-        if got == limit and taken < QUICK and self.carried < LONG / 4:
+        if taken > 2 * UNNOTICED and taken > self.carried:
+            return max(1, limit // 2)
+        behind = taken < self.carried and taken < QUICK
+        if got == limit and (taken < UNNOTICED or behind) and self.carried < LONG / 4:
             return min(2 * limit, CHUNK)
         return limit
 
