@@ -1,4 +1,8 @@
-"""How a run ends: waiting for threads, for what is still in queues, and giving up on threads that do not come back."""
+"""How a run ends: waiting for threads, for what is still in queues, and giving up on threads that do not come back.
+
+A cancelled run gives up on threads that are still inside user code after `PATIENCE`. After an error there may be much
+left to deliver: then patience begins anew whenever a queue has moved, so that only a run that stands still is given up.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +14,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from penstock.runtime.pe import PE
+    from penstock.runtime.segment import Segment
 
 # How long a stopped job waits for a thread that is inside user code; Ctrl-C must end in under two seconds.
 PATIENCE = 1.0
@@ -26,17 +31,23 @@ class Ending:
     def __init__(self, pe: PE) -> None:
         self._pe = pe
         self._until: float | None = None  # when threads of a stopped run are given up, however many are stuck
-        self._first_open = 0  # segments before this one have ended
+        self._moved = 0  # `_movement` when that was last put off
+        self._segments: list[Segment] = []
+        self._first_open = 0  # of these; the ones before have ended
         self.progress = threading.Event()
 
-    def look_again(self) -> None:
-        """Segments were cut anew."""
-        self._first_open = 0
-
     def _is_impatient(self) -> bool:
-        if self._until is None:
-            self._until = time.monotonic() + PATIENCE
+        moved = self._moved if self._pe.abandoned else self._movement()
+        if self._until is None or moved != self._moved:
+            self._until, self._moved = time.monotonic() + PATIENCE, moved
         return time.monotonic() >= self._until
+
+    def acquire(self, lock: threading.Lock) -> bool:
+        """Take `lock`; false if whoever has it does not give it back although the run is being stopped."""
+        while not lock.acquire(timeout=_LOOK_AGAIN):
+            if self._pe.stopping and self._is_impatient():
+                return False
+        return True
 
     def join(self, thread: threading.Thread) -> None:
         """Wait for the end of `thread`, for ever while the run goes on, for a moment once it is being stopped."""
@@ -64,15 +75,26 @@ class Ending:
 
     def _all_ended(self) -> bool:
         segments = self._pe.segments
+        if segments is not self._segments:  # cut anew
+            self._segments, self._first_open = segments, 0
         while self._first_open < len(segments) and segments[self._first_open].ended:
             self._first_open += 1
         return self._first_open >= len(segments)
 
     def _quiet(self) -> bool:
-        """No port holds anything and nobody is at work on one: nothing was pushed while we looked at all of them."""
-        ports = list(self._pe.ports.values())
-        before = sum(port.pushed for port in ports)
-        return all(port.idle for port in ports) and sum(port.pushed for port in ports) == before
+        """Nothing is under way: all that could still bring something has ended, and no port holds anything.
+
+        A consumer may take the last item, or a part of it, while we look, and be done when we look for the consumer. So
+        nothing may have been pushed or popped between before and after.
+        """
+        pe = self._pe
+        if pe.is_changing or any(helper is not None and helper.thread.is_alive() for helper in (pe.timer, pe.relief)):
+            return False
+        before = self._movement()
+        return all(port.idle for port in pe.ports.values()) and self._movement() == before
+
+    def _movement(self) -> int:
+        return sum(port.pushed + port.popped for port in self._pe.ports.values())
 
 
 def core_count() -> int:

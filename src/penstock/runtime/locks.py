@@ -4,6 +4,9 @@ Who reaches a segment is known beforehand. A *carrier* is whoever starts a turn:
 consumer flag of a threaded port (one thread at a time), and the timer where an operator follows the clock. It reaches
 all segments down to the next threaded ports. A segment that only one carrier reaches needs no lock. Nor does one that
 is reached through a single other segment which is protected itself: a turn keeps that lock until it is drained.
+
+What goes back through a feedback loop is delivered after the consumer flag is given back (`runtime.turn`). While one
+thread does so, another may have the flag and come here too: behind a port, the loop is a carrier of its own.
 """
 
 from __future__ import annotations
@@ -42,20 +45,24 @@ def place_locks(
     protected: dict[float, threading.Lock] = {}
     meetings = []
     for segment in segments:
-        segment.lock = segment.protection = None
         threads = reached[segment.index]
         if len(threads) < 2:
+            segment.lock = segment.protection = None
             continue
         feeders = above[segment.index]
         entered_here = segment.index in entered or _is_timed(segment) or segment.is_feedback
         if len(feeders) == 1 and feeders <= protected.keys() and not entered_here:
-            segment.protection = protected[next(iter(feeders))]
+            segment.lock, segment.protection = None, protected[next(iter(feeders))]
             protected[segment.index] = segment.protection
             continue
         segment.lock = segment.protection = known.setdefault(segment.root.index, threading.Lock())
         protected[segment.index] = segment.lock
         meetings.append(Meeting(segment.plan.index, tuple(sorted(threads))))
     return meetings
+
+
+def _is_carried_by_port(threads: set[str], entered: dict[float, set[str]]) -> bool:
+    return any(not threads.isdisjoint(ports) for ports in entered.values())
 
 
 def _is_timed(segment: Segment) -> bool:
@@ -88,5 +95,7 @@ def _reached_by(
             before = len(threads)
             for feeder in above[segment.index]:
                 threads |= reached[feeder]
+            if segment.is_feedback and _is_carried_by_port(threads, entered):
+                threads.add(f"feedback {segment.root.name}")
             changed |= len(threads) != before
     return reached

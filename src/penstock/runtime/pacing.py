@@ -45,8 +45,9 @@ class Watched:
         """
         if self.segment.received <= self.look_at:
             return False
-        assert self.segment.lock is not None, "several sources meet here"
-        with self.segment.lock:  # freed by the thread that holds it, when its turn is drained; we hold nothing else
+        lock = self.segment.lock
+        assert lock is not None, "several sources meet here"
+        with lock:  # freed by the thread that holds it, when its turn is drained; we hold nothing else
             held, received = self.logic.backlog(self.port), self.segment.received
         self.look_at = received + MOST_HELD - held
         return held > MOST_HELD
@@ -59,6 +60,11 @@ class Pacer:
         self._stop = stop
         self._condition = threading.Condition()
         self._waiting: set[str] = set()
+        self._watched: dict[str, list[Watched]] = {}
+        self.connect(segments, logics)
+
+    def connect(self, segments: Sequence[Segment], logics: Mapping[int, Logic]) -> None:
+        """Segments were cut anew. Who waits goes on waiting: operators with several inputs stay as they are."""
         feeds: dict[int, set[str]] = {s.plan.index: {s.root.name} if s.root.is_source else set() for s in segments}
         ports: dict[int, dict[int, set[str]]] = {}
         for segment in segments:
@@ -67,14 +73,15 @@ class Pacer:
                     feeds[target.segment.plan.index] |= feeds[segment.plan.index]
                     into = ports.setdefault(target.segment.plan.index, {})
                     into.setdefault(target.port, set()).update(feeds[segment.plan.index])
-        self._watched: dict[str, list[Watched]] = {}
+        watched: dict[str, list[Watched]] = {}
         for index, into in ports.items():
             root = segments[index].root
             for port, sources in into.items():
                 others = set().union(*(feeding for other, feeding in into.items() if other != port)) - sources
                 for source in sources if others else ():
-                    watched = Watched(segments[index], logics[root.index], port, others)
-                    self._watched.setdefault(source, []).append(watched)
+                    entry = Watched(segments[index], logics[root.index], port, others)
+                    watched.setdefault(source, []).append(entry)
+        self._watched = watched
 
     def pace(self, source: SourceLoop) -> None:
         """Called by a source's thread after each chunk: returns when it may read on."""

@@ -44,7 +44,7 @@ from penstock.runtime.relief import Relief
 from penstock.runtime.scheduler import QUANTUM, Scheduler
 from penstock.runtime.segment import Segment
 from penstock.runtime.source_loop import SourceLoop
-from penstock.runtime.threading_models import DEDICATED, fewest_threads, place_ports
+from penstock.runtime.threading_models import DEDICATED, DYNAMIC, fewest_threads, place_ports
 from penstock.runtime.timer import Timer
 from penstock.runtime.turn import Turn
 from penstock.runtime.wiring import Wiring
@@ -213,12 +213,17 @@ class PE:
         """Place queues before input ports ("dynamic" or "dedicated") and remove others, while the program runs.
 
         Order and state stay as they are. False if it was not possible now: a thread is stuck inside an operator, or
-        the run is about to end.
+        the run is about to end. What was to be removed may then be gone already.
         """
         with self._changing:
-            if self._finishing or self._started is None:
+            if self._finishing or self._started is None or self.stopping:
                 return False
             return change_ports(self, add, remove)
+
+    @property
+    def is_changing(self) -> bool:
+        """Ports are being placed or removed, or what waited in removed ones is being run."""
+        return self._changing.locked()
 
     def adopt_ports(self, started: Mapping[Target, Port], dropped: Mapping[Target, Port]) -> None:
         """Start the threads that new ports need, and end those of ports that are gone."""
@@ -229,6 +234,7 @@ class PE:
                 helper.stopped = True
                 helper.wake()
                 self.forget_turn(helper.turn)
+                self._leaving = [other for other in self._leaving if other.thread.is_alive()]
                 if helper.thread.ident is not None:
                     self._leaving.append(helper)
         for target, port in started.items():
@@ -236,8 +242,10 @@ class PE:
             if helper is not None:
                 helper.start()
             elif not self.scheduler.workers:
-                self.scheduler.set_threads(self._first_threads())
+                self.scheduler.set_threads(self.first_threads())
             port.announce(port)
+        models = {target: DEDICATED if target in self.dedicated else DYNAMIC for target in self.ports}
+        self.scheduler.need(fewest_threads(self.graph, models))
 
     def rewire(self, wiring: Wiring) -> list[Segment]:
         """Put a prepared wiring in force; only while no thread is inside its turn. Returns the old segments."""
@@ -245,11 +253,10 @@ class PE:
         retired = wiring.connect()
         self.retired += retired
         self.wiring = wiring
-        self._ending.look_again()
         by_root = {segment.plan.root: segment for segment in wiring.segments}
         for source in self.sources:
             source.move_to(by_root[source.segment.plan.root])
-        self.pacer = Pacer(self.segments, self.logics, self._stop)
+        self.pacer.connect(self.segments, self.logics)
         if self.timer is not None:
             self.timer.segments = self._timed()
         return retired
@@ -271,25 +278,33 @@ class PE:
 
     def start(self) -> None:
         """Open every operator, compile every segment, start the threads."""
+        with self._changing:
+            self._start()
+
+    def _start(self) -> None:
         self._started = time.monotonic()
         try:
+            self.scheduler.open()
             for index in self.graph.topological:
                 self._open(self.graph.nodes[index])
             self.wiring.compile()
         except BaseException:
+            self._finishing = True
             self._close_all(failed=True)
+            self.scheduler.close()
             self._ended = time.monotonic()
             raise
         for helper in (self.timer, self.relief, *self.dedicated.values()):
             if helper is not None:
                 helper.start()
         if any(port.scheduled for port in self.ports.values()):
-            self.scheduler.set_threads(self._first_threads())
+            self.scheduler.set_threads(self.first_threads())
         for source in self.sources:
             source.start()
         threading.Thread(target=self._supervise, name=f"{self.graph.name}: supervisor", daemon=True).start()
 
-    def _first_threads(self) -> int:
+    def first_threads(self) -> int:
+        """How many scheduler threads the run starts with."""
         wanted = self.threading.threads
         return max(self.scheduler.fewest, wanted if wanted is not None else core_count())
 
@@ -306,24 +321,29 @@ class PE:
         for source in self.sources:
             self._ending.join(source.thread)
         self._sources_done = True
-        if self.ports:
+        if self.ports or self.error is not None:
             self._ending.wait_for_ports()
-        with self._changing:
-            self._finishing = True
+        self._finishing = True  # no change of ports begins any more
+        if self._ending.acquire(self._changing):
+            self._changing.release()
         self._stop.set()
         self.abandoned = True
-        self.scheduler.stop()
-        for helper in self.dedicated.values():
-            helper.stopped = True
-            helper.wake()
+        self._stop_workers()
         if self.timer is not None:
             self.timer.stop()
         for thread in self.threads():
             self._ending.join(thread)
         self._close_all(failed=self.error is not None or self._cancelled)
+        self.scheduler.close()
         with self._changed:
             self._ended = time.monotonic()
             self._changed.notify_all()
+
+    def _stop_workers(self) -> None:
+        self.scheduler.stop()
+        for helper in list(self.dedicated.values()):
+            helper.stopped = True
+            helper.wake()
 
     def _close_all(self, failed: bool) -> None:
         if self._closed:
@@ -356,6 +376,7 @@ class PE:
         if self._ended is None:
             self._cancelled = True
             self.abandoned = True
+            self._stop_workers()
             self._interrupt()
 
     def _interrupt(self) -> None:

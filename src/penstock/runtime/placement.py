@@ -30,19 +30,24 @@ from penstock.errors import PlatformError
 from penstock.graph.graph import Target
 from penstock.runtime.port import Port
 from penstock.runtime.segment import Entry, Segment
-from penstock.runtime.threading_models import queueable
+from penstock.runtime.threading_models import DEDICATED, DYNAMIC, queueable
 from penstock.runtime.turn import Turn
 from penstock.runtime.wiring import Wiring
 
 if TYPE_CHECKING:
     from penstock.runtime.pe import PE
+    from penstock.runtime.source_loop import SourceLoop
 
 PATIENCE = 0.050
+# Between looks whether a carrier is free.
+_PAUSE = 0.001
 
 
 def change_ports(pe: PE, add: Mapping[Target, str], remove: Collection[Target]) -> bool:
     """Place queues before some input ports ("dynamic" or "dedicated") and remove others; false if not possible now."""
-    for target in add:
+    for target, model in add.items():
+        if model not in (DYNAMIC, DEDICATED):
+            raise PlatformError(f"a queue is run by '{DYNAMIC}' or '{DEDICATED}' threads, not {model!r}")
         node = pe.graph.nodes[target.node]
         if target not in queueable(pe.graph, node):
             raise PlatformError(f"input {target.port} of '{node.name}' ({node.location}) cannot have a queue")
@@ -105,7 +110,7 @@ def _stand_still(pe: PE, held: list[Turn]) -> bool:
 
 
 def _is_possible(pe: PE, removed: Collection[Port]) -> bool:
-    if pe.stopping or any(segment.old or segment.leftover for segment in pe.segments):
+    if pe.stopping or any(segment.failed or segment.old or segment.leftover for segment in pe.segments):
         return False
     # Where the final punctuation waits, or has passed, the end is near and there is nothing to gain.
     return not any(port.peek_final() or port.entry.segment.ended for port in removed)
@@ -148,31 +153,40 @@ def _work_off(pe: PE, wiring: Wiring, segment: Segment) -> None:
     carrier = wiring.carriers_of(segment)[0]
     turn = pe.make_turn()
     try:
-        while (segment.old or segment.leftover) and not pe.stopping and pe.wiring is wiring:
+        # Also after an error: it came before whatever failed since.
+        while (segment.old or segment.leftover) and not pe.abandoned:
             if isinstance(carrier, Port):
-                pe.enter(turn)
-                try:
-                    if carrier.try_consume():
-                        try:
-                            turn.run_leftover(segment)
-                        finally:
-                            carrier.release_consumer()
-                            pe.after_items()
-                    turn.deliver_feedback()
-                finally:
-                    pe.leave(turn)
-                time.sleep(0)
+                _run_as_consumer(pe, carrier, segment, turn)
             else:
                 source = next(source for source in pe.sources if source.segment.plan.root == carrier)
-                with source.carrying:  # freed by the source's thread when its chunk is carried
-                    pe.enter(turn)
-                    try:
-                        turn.run_leftover(segment)
-                        turn.deliver_feedback()
-                    finally:
-                        pe.leave(turn)
-        turn.raise_error()
-    except Exception as error:
-        pe.fail(error)
+                _run_as_source(pe, source, segment, turn)
+            while (error := turn.take_error()) is not None:
+                pe.fail(error)
     finally:
         pe.forget_turn(turn)
+
+
+def _run_as_consumer(pe: PE, port: Port, segment: Segment, turn: Turn) -> None:
+    if not port.try_consume():
+        time.sleep(_PAUSE)  # whoever has the flag may come to the segment itself
+        return
+    pe.enter(turn)
+    try:
+        turn.run_leftover(segment)
+    finally:
+        port.release_consumer()
+        turn.deliver_feedback()
+        pe.after_items()
+        pe.leave(turn)
+
+
+def _run_as_source(pe: PE, source: SourceLoop, segment: Segment, turn: Turn) -> None:
+    if not source.carrying.acquire(timeout=_PAUSE):  # freed by the source's thread when its chunk is carried
+        return
+    pe.enter(turn)
+    try:
+        turn.run_leftover(segment)
+        turn.deliver_feedback()
+    finally:
+        pe.leave(turn)
+        source.carrying.release()

@@ -33,6 +33,24 @@ class Policy:
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._ready: list[Port] = []
+        self._owner: object = None
+
+    def belong_to(self, owner: object) -> None:
+        """From now on the ports of `owner` are put in. Those of two runs must not mix."""
+        with self._lock:
+            if self._owner is not None:
+                raise PlatformError(f"this {type(self).__name__} serves a job that still runs; give each job its own")
+            self._owner = owner
+
+    def leave(self, owner: object) -> None:
+        """The run of `owner` is over."""
+        with self._lock:
+            if self._owner is owner:
+                self._owner = None
+                self._forget()
+
+    def _forget(self) -> None:
+        self._ready.clear()
 
     def choose(self, ready: Sequence[Port]) -> Port:
         """The port to run next, one of `ready`, which is never empty."""
@@ -76,6 +94,9 @@ class LeastRecentlyRun(Policy):
     def take(self) -> Port | None:
         with self._lock:
             return heapq.heappop(self._heap)[2] if self._heap else None
+
+    def _forget(self) -> None:
+        self._heap.clear()
 
     @property
     def empty(self) -> bool:

@@ -49,6 +49,14 @@ class Scheduler:
         self._numbers = 0
         self._leaving: list[Worker] = []  # told to end
 
+    def open(self) -> None:
+        """The run begins."""
+        self.policy.belong_to(self)
+
+    def close(self) -> None:
+        """The run is over: its threads have ended."""
+        self.policy.leave(self)
+
     # ----------------------------------------------------------------------------------------------------- ports
 
     def announce(self, port: Port) -> None:
@@ -131,6 +139,12 @@ class Scheduler:
             for place, worker in enumerate(self.workers):
                 worker.suspended = place >= count
             self._call_all()
+
+    def need(self, fewest: int) -> None:
+        """Ports were placed or removed: from now on so many threads are needed."""
+        self.fewest = fewest
+        if 0 < self.threads < fewest:
+            self.set_threads(fewest)
 
     def end_suspended(self) -> None:
         """End the threads that are suspended, for good."""

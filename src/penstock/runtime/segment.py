@@ -239,20 +239,19 @@ class Segment:
         self._waiting_finals[port] -= 1
         if self._waiting_finals[port] > 0 or port not in self._open_ports:
             return
-        self._open_ports.discard(port)
         root = self.plan.root
         at_end = "at the end of the stream"
         self._ask(root, at_end, self.logics[root].on_port_final, port, self._emit(root))
-        if self._open_ports:
-            return
-        for node, logic in self.logics.items():
-            if node != root:
-                self._ask(node, at_end, logic.on_port_final, 0, self._emit(node))
-            self._ask(node, at_end, logic.on_final, self._emit(node))
-        for outlet in self.outlets.values():
-            outlet.hand_over()
-            for target in outlet.targets:
-                self.turn.push(target, Punctuation.FINAL)
+        if self._open_ports == {port}:
+            for node, logic in self.logics.items():
+                if node != root:
+                    self._ask(node, at_end, logic.on_port_final, 0, self._emit(node))
+                self._ask(node, at_end, logic.on_final, self._emit(node))
+            for outlet in self.outlets.values():
+                outlet.hand_over()
+                for target in outlet.targets:
+                    self.turn.push(target, Punctuation.FINAL)
+        self._open_ports.discard(port)  # last: the run may be over once all segments have ended
 
     def finish_port(self, node: int, port: int, turn: Turn) -> None:
         """Tell one operator that nothing more comes at input `port`; for runs that know the end by other means."""
@@ -270,7 +269,7 @@ class Segment:
 
     @property
     def ended(self) -> bool:
-        """All inputs have had their final punctuation."""
+        """All inputs have had their final punctuation, and the operators are done with it."""
         return not self._open_ports
 
     def tick(self, now: float, turn: Turn) -> None:

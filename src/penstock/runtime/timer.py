@@ -85,6 +85,9 @@ class Timer:
             try:
                 turn.born(time.perf_counter())
                 segment.tick(now, turn)
+            except BaseException:
+                segment.failed = True
+                raise
             finally:
                 turn.run_pending()  # under the lock, or a tuple could overtake what the tick released
         turn.drain()  # not under the lock: what goes back through a feedback loop may come to this segment again

@@ -21,7 +21,8 @@ further down than the one that started it, and gives back the locks it took.
 
 Why nothing is lost. A chunk that finds no room stays in its frame, and nothing else of that frame runs before it is in:
 so the order of each stream stays whole. An error stops the segment it happened in, for good. What it and others had
-sent before is still delivered, then the error is raised.
+sent before is still delivered, then the error is raised. What ends a thread from outside (`ending.GivenUp`) leaves the
+turn as it is, but for the locks: others may wait for them.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from penstock.runtime.ending import GivenUp
 from penstock.runtime.segment import Entry, Segment
 from penstock.tuples import Punctuation
 
@@ -90,7 +92,7 @@ class Turn:
         self._frame = Frame()
         self._frames = [self._frame]
         self._mailboxes: list[Segment] = []
-        self._error: Exception | None = None
+        self._error: BaseException | None = None
         self._depth = 0
         self._helping = 0
         self.guard = threading.Lock()
@@ -138,6 +140,15 @@ class Turn:
         """Run segments until nothing is left but what came back through feedback loops; errors are kept for later."""
         frames = self._frames
         base = len(frames)
+        try:
+            self._run_frames(frames, base)
+        except BaseException:  # never one of an operator: those are kept
+            for frame in reversed(frames[base - 1 :]):
+                self._release(frame)
+            del frames[base:]
+            raise
+
+    def _run_frames(self, frames: list[Frame], base: int) -> None:
         while True:
             frame = frames[-1]
             if frame.blocked:
@@ -150,25 +161,33 @@ class Turn:
                     frame.held.append(segment.lock)
                 self._run_items(segment, items)
             else:
-                for lock in reversed(frame.held):
-                    lock.release()
-                frame.held.clear()
+                self._release(frame)
                 if len(frames) == base:
                     return
                 if not self._take_next(frame):
                     self._end_help(frame)
 
+    @staticmethod
+    def _release(frame: Frame) -> None:
+        while frame.held:
+            frame.held.pop().release()
+
     def deliver_feedback(self) -> None:
         """Deliver what came back through feedback loops. The thread must hold neither a lock nor a flag."""
         # After an error nothing may come back: it could let tuples pass that follow the one that failed.
-        while self._mailboxes and self._error is None:
+        while self._mailboxes and self._error is None and not self.is_stopped():
             self._run_mailbox(self._mailboxes.pop())
 
     def raise_error(self) -> None:
         """Raise what went wrong, if anything did."""
-        if self._error is not None:
-            error, self._error = self._error, None
+        error = self.take_error()
+        if error is not None:
             raise error
+
+    def take_error(self) -> BaseException | None:
+        """What went wrong, once."""
+        error, self._error = self._error, None
+        return error
 
     @property
     def has_feedback(self) -> bool:
@@ -260,7 +279,10 @@ class Turn:
                 if segment.old or segment.leftover:
                     self._run_leftover(segment)
                 segment.run(item, target.port, self)
-            except Exception as error:
+            except GivenUp:
+                segment.failed = True
+                raise
+            except BaseException as error:
                 segment.failed = True
                 self._error = self._error or error
                 return
@@ -273,23 +295,38 @@ class Turn:
         if lock is not None:
             lock.acquire()  # freed by the thread that holds it, when its frame is drained
         try:
-            self._run_leftover(segment)
+            try:
+                self._run_leftover(segment)
+            except BaseException as error:
+                self._error = self._error or error
             self.run_pending()
-        except Exception as error:
-            segment.failed = True
-            self._error = self._error or error
         finally:
             if lock is not None:
                 lock.release()
 
     def _run_leftover(self, segment: Segment) -> None:
-        """What waited in a queue that was removed comes before anything that follows it (`runtime.placement`)."""
+        """What waited in a queue that was removed comes before anything that follows it (`runtime.placement`).
+
+        Where one old segment fails, what waits for the others came before it all the same, and is run.
+        """
+        error: Exception | None = None
         while segment.old:
-            self._run_leftover(segment.old.popleft())
-        while segment.leftover:
-            port, item = segment.leftover.popleft()
-            segment.run(item, port, self)
-            self.drain_nested()  # through other old segments, whose operators may be part of the new one
+            try:
+                self._run_leftover(segment.old.popleft())
+            except Exception as failed:
+                error = error or failed
+        try:
+            if error is not None:
+                raise error
+            while segment.leftover and not segment.failed and not self.is_stopped():
+                port, item = segment.leftover.popleft()
+                segment.run(item, port, self)
+                self.drain_nested()  # through other old segments, whose operators may be part of the new one
+        except BaseException:
+            segment.failed = True
+            raise
+        finally:
+            segment.leftover.clear()
 
     def _run_mailbox(self, segment: Segment) -> None:
         lock = segment.lock

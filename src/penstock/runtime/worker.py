@@ -82,11 +82,10 @@ class PortThread:
             self.busy_seconds += time.perf_counter() - start
             port.release_consumer()
         turn.deliver_feedback()
-        self.pe.after_items()
-        try:
-            turn.raise_error()
-        except Exception as error:
+        while (error := turn.take_error()) is not None:
             self.pe.fail(error)
+            turn.deliver_feedback()  # it may let tuples pass that came before the one that failed
+        self.pe.after_items()
 
     def metrics(self, now: float) -> ThreadMetrics:
         """What this thread shows of itself."""
