@@ -14,7 +14,9 @@ from rich.text import Text
 from penstock.cli.program import load_flow
 from penstock.cli.progress import Progress, summary
 from penstock.errors import Cancelled, PenstockError, is_user_file
+from penstock.graph.annotations import THREADING_MODELS
 from penstock.platforms import launch
+from penstock.runtime.policies import POLICIES
 
 # Exit codes: 1 a failing program, 2 a wrong call (click's own), 130 stopped by Ctrl-C, as shells expect.
 FAILED, INTERRUPTED = 1, 130
@@ -29,8 +31,10 @@ def cli() -> None:
 @cli.command()
 @click.argument("program", metavar="FILE[:FLOW]")
 @click.option("--on", type=click.Choice(launch.PLATFORMS), default="spark", show_default=True, help="Platform.")
-@click.option("--threading", default=None, help="Threading model of the local platform.")
-@click.option("--threads", type=int, default=None, help="Fixed number of threads (local).")
+@click.option("--threading", type=click.Choice(THREADING_MODELS), default=None, help="Threading model (local).")
+@click.option("--threads", type=int, default=None, help="Number of scheduler threads (local).")
+@click.option("--policy", type=click.Choice(tuple(POLICIES)), default=None, help="Which ready port runs next (local).")
+@click.option("--latency", is_flag=True, default=None, help="Measure latency from source to sink (local).")
 @click.option("--master", default=None, help="Spark master, such as spark://host:7077; all local cores by default.")
 @click.option("--checkpoint", type=click.Path(file_okay=False), default=None, help="Folder to go on from (Spark).")
 @click.option("--trigger", default=None, help="How often a batch starts, such as 1s (Spark).")
@@ -44,6 +48,8 @@ def run(
     on: str,
     threading: str | None,
     threads: int | None,
+    policy: str | None,
+    latency: bool | None,
     master: str | None,
     checkpoint: str | None,
     trigger: str | None,
@@ -55,7 +61,7 @@ def run(
 ) -> None:
     """Run the flow in FILE to the end of its sources."""
     console = Console(stderr=True)
-    options = {"threading": threading, "threads": threads}
+    options: dict[str, object] = {"threading": threading, "threads": threads, "policy": policy, "latency": latency}
     options |= {"master": master, "checkpoint": checkpoint, "trigger": trigger, "log": log}
     job = None
     try:
@@ -88,12 +94,13 @@ def run(
 @click.argument("program", metavar="FILE[:FLOW]")
 @click.option("--on", type=click.Choice(launch.PLATFORMS), default="local", show_default=True, help="Platform.")
 @click.option("--cores", type=int, default=None, help="Plan for this many cores.")
+@click.option("--threading", type=click.Choice(THREADING_MODELS), default="auto", help="Threading model (local).")
 @click.option("--code", is_flag=True, help="Show the generated functions.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
-def plan(program: str, on: str, cores: int | None, code: bool, show_traceback: bool) -> None:
+def plan(program: str, on: str, cores: int | None, threading: str, code: bool, show_traceback: bool) -> None:
     """Explain how the flow in FILE would run."""
     try:
-        explained = launch.plan(load_flow(program), cores=cores, on=on)
+        explained = launch.plan(load_flow(program), cores=cores, on=on, threading=threading)
     except PenstockError as error:
         _report(error, Console(stderr=True), show_traceback)
         sys.exit(FAILED)

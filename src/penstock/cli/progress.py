@@ -88,8 +88,13 @@ def summary(job: Job, console: Console, *, operators: bool) -> None:
     for name, counters in counted.items():
         parts = ", ".join(f"{count:,} {what}" for what, count in counters.items() if count)
         console.print(f"  {name}: {parts}", highlight=False, markup=False)
+    if metrics.latency is not None:
+        p50, p99 = duration(metrics.latency.percentile(50)), duration(metrics.latency.percentile(99))
+        console.print(f"  latency: half within {p50}, 99 % within {p99}", highlight=False, markup=False)
     if operators:
         console.print(_table(metrics))
+        if metrics.ports:
+            console.print(_ports(metrics))
 
 
 def _table(metrics: JobMetrics) -> Table:
@@ -98,4 +103,13 @@ def _table(metrics: JobMetrics) -> Table:
         table.add_column(heading, justify=justify)  # type: ignore[arg-type]
     for name, operator in metrics.operators.items():
         table.add_row(Text(name), f"{operator.received:,}", f"{operator.sent:,}", duration(operator.cost))
+    return table
+
+
+def _ports(metrics: JobMetrics) -> Table:
+    table = Table(box=None, pad_edge=False)
+    for heading in ("queue", "tuples", "mean wait", "writers blocked"):
+        table.add_column(heading, justify="left" if heading == "queue" else "right")
+    for name, port in metrics.ports.items():
+        table.add_row(Text(name), f"{port.pushed:,}", duration(port.waiting), f"{port.write_blocked:.0%}")
     return table
