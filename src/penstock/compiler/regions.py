@@ -1,0 +1,216 @@
+"""Finds the regions of a graph: groups of operators that can be replicated as a whole.
+
+Operators are visited from the sources down. One joins the region of what feeds it as long as it may be replicated and
+one split at the entry serves them all (`safety`); else it starts a region of its own. Regions so are as long as they
+can be, from left to right, which is best where streams get thinner on their way (language runtime §6.3). A region may
+branch, and streams may meet in it again; what it needs is a single entry.
+
+A region the user asked for, `with flow.parallel(width, by):`, is taken as it is, or refused with the reason. There,
+`by` is the user's word that the attributes are the same all through the region.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+
+from penstock.compiler.safety import ALL, Kept, kept_by, why_not
+from penstock.errors import FlowError
+from penstock.graph.annotations import Parallel
+from penstock.graph.graph import Graph, Node
+from penstock.graph.keys import Key
+from penstock.optimizer.model import Op
+
+
+@dataclass(frozen=True, slots=True)
+class ParallelRegion:
+    """Operators that are replicated together: `nodes` in topological order, split by `key` (None: dealt in turn).
+
+    `width` is what the user asked for, None where the optimizer may choose. An operator with keyed inputs of different
+    attributes is split by those, each input by its own: `key` is None and `own_keys` true.
+    """
+
+    nodes: tuple[int, ...]
+    key: Key | None = None
+    width: int | None = None
+    own_keys: bool = False
+
+    @property
+    def entry(self) -> int:
+        """The operator before which the stream is split."""
+        return self.nodes[0]
+
+
+@dataclass(frozen=True)
+class Regions:
+    """The regions of a graph, in topological order of their entries.
+
+    `of_node` maps an operator to the index of its region; `alone` says why an operator is in none.
+    """
+
+    regions: tuple[ParallelRegion, ...]
+    of_node: Mapping[int, int]
+    alone: Mapping[int, str]
+
+
+def find_regions(graph: Graph) -> Regions:
+    """The longest regions of `graph`. Raises `FlowError` for a region of the user that would change the output."""
+    finder = _Finder(graph)
+    for index in graph.topological:
+        finder.visit(graph.nodes[index])
+    regions = tuple(finder.regions)
+    _check_wishes(graph, regions, finder.of_node)
+    return Regions(regions, finder.of_node, finder.alone)
+
+
+class _Finder:
+    def __init__(self, graph: Graph) -> None:
+        self.graph = graph
+        self.regions: list[ParallelRegion] = []
+        self.of_node: dict[int, int] = {}
+        self.alone: dict[int, str] = {}
+        self.wished: dict[int, int] = {}  # the user's region -> ours
+        self.kept: dict[int, Kept] = {}  # what is left of the entry's attributes after each operator
+
+    def visit(self, node: Node) -> None:
+        wish = node.annotations.parallel
+        reason = why_not(node)
+        if reason is not None:
+            self.alone[node.index] = reason
+            if wish is not None and not (node.is_source or node.is_sink):
+                raise FlowError(_refusal(node, wish, reason))
+        elif wish is not None:
+            self._join_wish(node, wish)
+        elif not self._join(node):
+            self._start(node, None)
+
+    def _start(self, node: Node, wish: Parallel | None) -> None:
+        keys = {entry.key for entry in node.inputs} if node.kind == "partitioned" else set()
+        key = next(iter(keys)) if len(keys) == 1 else None
+        width = None if wish is None else wish.width
+        if wish is not None and wish.by is not None:
+            key = wish.by
+        self.of_node[node.index] = len(self.regions)
+        self.regions.append(ParallelRegion((node.index,), key, width, own_keys=len(keys) > 1))
+        self.kept[node.index] = kept_by(node)
+
+    def _add(self, node: Node, number: int, key: Key | None, above: Kept) -> None:
+        region = self.regions[number]
+        self.regions[number] = replace(region, nodes=(*region.nodes, node.index), key=key)
+        self.of_node[node.index] = number
+        self.kept[node.index] = above & kept_by(node)
+
+    def _above(self, node: Node) -> tuple[set[int | None], Kept]:
+        """The regions that feed `node`, and what is left of the attributes of their entries."""
+        feeders = set(self.graph.upstream(node))
+        kept = ALL
+        for feeder in feeders:
+            kept &= self.kept.get(feeder, ALL)
+        return {self.of_node.get(feeder) for feeder in feeders}, kept
+
+    def _join(self, node: Node) -> bool:
+        """Take `node` into the region of what feeds it, if that is one region and its split can serve `node` too."""
+        numbers, kept = self._above(node)
+        number = numbers.pop() if len(numbers) == 1 else None
+        if number is None or self.regions[number].width is not None:
+            return False
+        region = self.regions[number]
+        key = region.key
+        if node.kind == "partitioned":
+            wanted = {entry.key for entry in node.inputs}
+            joined = _joined_key(key, wanted.pop(), kept) if len(wanted) == 1 and not region.own_keys else None
+            if joined is None:
+                return False
+            key = joined
+        self._add(node, number, key, kept)
+        return True
+
+    def _join_wish(self, node: Node, wish: Parallel) -> None:
+        number = self.wished.get(wish.region)
+        if node.kind == "partitioned" and wish.by is not None:
+            for entry in node.inputs:
+                if entry.key is not None and not serves(wish.by, entry.key):
+                    raise FlowError(
+                        _refusal(node, wish, f"tuples with the same {entry.key} may differ in {wish.by} and be parted")
+                    )
+        if number is None:
+            self.wished[wish.region] = len(self.regions)
+            self._start(node, wish)
+            return
+        region = self.regions[number]
+        numbers, kept = self._above(node)
+        if numbers != {number}:
+            kept = ALL  # another entry of the region: its tuples are split here
+        key = region.key
+        if node.kind == "partitioned" and wish.by is None:
+            wanted = {entry.key for entry in node.inputs}
+            joined = _joined_key(key, wanted.pop(), kept) if len(wanted) == 1 and not region.own_keys else None
+            if joined is None:
+                raise FlowError(
+                    _refusal(
+                        node,
+                        wish,
+                        f"its key {node.key} cannot be read where the region splits the stream"
+                        + (f" by {key}" if key is not None else "")
+                        + "; if it can, say so with by=",
+                    )
+                )
+            key = joined
+        self._add(node, number, key, kept)
+
+
+def as_op(node: Node, regions: Regions, cost: float, selectivity: float, bound: float = math.inf) -> Op:
+    """`node` for the optimizer.
+
+    The optimizer compares keys but knows nothing of attributes that get lost on the way. So all operators of a region
+    share one made-up key, stateless ones too: parts of a region may be replicated, but nothing across its ends.
+    """
+    number = regions.of_node.get(node.index)
+    if number is None:
+        return Op(cost, selectivity, "stateful", bound=bound)
+    return Op(cost, selectivity, "partitioned", frozenset({number}), bound)
+
+
+def serves(split: Key, wanted: Key) -> bool:
+    """Tuples split by `split` are all together for an operator keyed by `wanted`."""
+    return split == wanted or (bool(split.names) and set(split.names) <= set(wanted.names))
+
+
+def _joined_key(key: Key | None, wanted: Key | None, kept: Kept) -> Key | None:
+    """The key to split by for operators that share `key` so far and one that needs `wanted`; None if there is none."""
+    if wanted is None:
+        return None
+    if wanted.function is not None:
+        return wanted if kept.everything and key in (None, wanted) else None
+    if key is not None and key.function is not None:
+        return None
+    names = tuple(name for name in wanted.names if kept.has(name) and (key is None or name in key.names))
+    return Key(names=names) if names else None
+
+
+def _refusal(node: Node, wish: Parallel, reason: str) -> str:
+    by = f", by={wish.by}" if wish.by is not None else ""
+    return (
+        f"operator '{node.name}' ({node.location}) stands inside parallel(width={wish.width}{by}) but cannot be "
+        f"replicated: {reason}"
+    )
+
+
+def _check_wishes(graph: Graph, regions: Iterable[ParallelRegion], of_node: Mapping[int, int]) -> None:
+    """A region of the user must not be left and entered again: its copies would wait for each other in a circle."""
+    for number, region in enumerate(regions):
+        if region.width is None:
+            continue
+        outside: set[int] = set()  # what comes after the region
+        for index in graph.topological:
+            feeders = set(graph.upstream(graph.nodes[index]))
+            inside = of_node.get(index) == number
+            after = any(feeder in outside or (of_node.get(feeder) == number and not inside) for feeder in feeders)
+            if after and inside:
+                node = graph.nodes[index]
+                wish = node.annotations.parallel
+                assert wish is not None
+                raise FlowError(_refusal(node, wish, "the stream leaves the region and comes back to it here"))
+            if after:
+                outside.add(index)
