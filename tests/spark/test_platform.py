@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import threading
 from collections import Counter
 from pathlib import Path
@@ -13,6 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 import penstock as pn
+from penstock.platforms.spark.run import SparkRun
 from tests.interpreter import Interpreter
 from tests.random_graphs import build
 
@@ -206,6 +208,25 @@ def test_an_endless_job_is_cancelled_cleanly() -> None:
         job.wait(60)
     assert seen == list(range(len(seen)))
     assert seen
+
+
+def test_an_interruption_while_the_query_starts_stops_it_cleanly(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs: list[SparkRun] = []
+    start = SparkRun._start_query
+
+    def interrupted(run: SparkRun) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        start(run)
+        runs.append(run)
+
+    monkeypatch.setattr(SparkRun, "_start_query", interrupted)
+    flow = pn.Flow("interrupted")
+    flow.source(pn.beacon(rate=100)).sink(lambda n: None)
+    with pytest.raises(KeyboardInterrupt):
+        pn.run(flow, on="spark", trigger="100ms")
+    (run,) = runs
+    assert run.state == "cancelled"
+    assert not run._query.isActive
 
 
 def test_numbers_come_back_from_the_workers() -> None:

@@ -89,6 +89,15 @@ def test_payloads_keep_origins_of_any_size(origins: list[int], data: st.DataObje
     assert items == tuples
 
 
+@pytest.mark.parametrize(
+    "tuples", [[Pair("a", 1), Pair("b", 2)], [Pair("a", 1), ("b", 2)], [("a", 1)], [Host("a")], [pn.Punctuation.WINDOW]]
+)
+def test_payloads_keep_the_classes_of_tuples(tuples: list[Any]) -> None:
+    _, items = decode(encode(range(len(tuples)), tuples))
+    assert items == tuples
+    assert [type(item) for item in items] == [type(item) for item in tuples]
+
+
 @given(st.lists(st.lists(st.integers(0, 1000), max_size=20).map(sorted), max_size=5))
 def test_payloads_are_merged_by_origin(runs: list[list[int]]) -> None:
     payloads = {3 * 64: [encode(run, list(run)) for run in runs]}

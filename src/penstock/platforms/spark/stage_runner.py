@@ -13,7 +13,8 @@ from __future__ import annotations
 import pickle
 import time
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from operator import attrgetter
 from typing import Any
 
 from penstock.clock import SystemClock
@@ -146,7 +147,7 @@ class Exit:
             self._put(origins, chunk, self._spread)
             return
         boxes = [self._outbox.box(self._dest, channel) for channel in range(self._channels)]
-        key_of, channel_of = self._key, self._channel_of
+        key_of, channel_of = self._key_of(chunk), self._channel_of
         item = None
         try:
             for origin, item in zip(origins, chunk, strict=True):
@@ -158,6 +159,15 @@ class Exit:
             place = Origin(self._node.index, "t", attribute=names)
             raise operator_error(error, self._node, item=item, origin=place, itself=True) from error
         self._outbox.waiting += len(chunk)
+
+    def _key_of(self, chunk: list[Any]) -> Callable[[Any], Any]:
+        """Reads the key; faster where it is an attribute that all tuples of a chunk have because of their class."""
+        names = self._spec.names
+        kinds = set(map(type, chunk))
+        if len(names) == 1 and len(kinds) == 1 and names[0] in getattr(kinds.pop(), "_fields", ()):
+            return attrgetter(names[0])
+        assert self._key is not None
+        return self._key
 
     def _put(self, origins: Any, items: list[Any], channel: int) -> None:
         box = self._outbox.box(self._dest, channel)

@@ -15,6 +15,7 @@ from array import array
 from collections.abc import Sequence
 from datetime import date, datetime, time
 from enum import Enum
+from functools import partial
 from numbers import Number
 from typing import Any
 from uuid import UUID
@@ -50,12 +51,24 @@ def encode(origins: Sequence[int], tuples: list[Any]) -> bytes:
         packed: Any = array("q", origins)
     except OverflowError:  # several prolific levels: origins outgrow 64 bits
         packed = list(origins)
-    return dumps((packed, tuples))
+    named = _named_class(tuples)
+    return dumps((packed, named, tuples if named is None else list(map(tuple, tuples))))
 
 
 def decode(payload: bytes) -> tuple[Sequence[int], list[Any]]:
     """The origins and tuples of a payload."""
-    return pickle.loads(payload)  # type: ignore[no-any-return]
+    origins, named, tuples = pickle.loads(payload)
+    return origins, tuples if named is None else list(map(partial(tuple.__new__, named), tuples))
+
+
+def _named_class(tuples: list[Any]) -> type | None:
+    """The class of all `tuples` if it is a plain NamedTuple: bare tuples pickle several times as fast."""
+    kinds = set(map(type, tuples))
+    if len(kinds) != 1:
+        return None
+    (kind,) = kinds
+    plain = kind.__bases__ == (tuple,) and hasattr(kind, "_fields")
+    return kind if plain and not vars(kind).keys() & {"__reduce__", "__reduce_ex__", "__getstate__"} else None
 
 
 def dumps(value: Any) -> bytes:
