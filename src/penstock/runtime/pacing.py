@@ -2,10 +2,12 @@
 
 A barrier (or a pair, a gate, a driver loop) holds tuples of one input until another has some. When the inputs come
 from different sources, the faster one would fill memory. After each chunk a source looks at the operators it feeds:
-while one holds more than `MOST_HELD` of its tuples and another source could bring what is missing, it waits.
+while one holds more than `MOST_HELD` of its tuples and another source could bring what is missing, it waits. What is
+missing may also come back through a feedback loop: a source waits while tuples are under way in queues of the loop.
 
 Why this cannot deadlock: a source waits only while some other source is running and not waiting itself. The last one to
-arrive always goes on. Then the buffer grows, as it must: no order of reading could have kept it small.
+arrive always goes on. Then the buffer grows, as it must: no order of reading could have kept it small. And it waits for
+a loop only while something moves there, which other threads see to.
 """
 
 from __future__ import annotations
@@ -15,7 +17,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from penstock.graph.operations import Feedback
 from penstock.operators.base import Logic
+from penstock.runtime.port import Port
 from penstock.runtime.segment import Segment
 from penstock.tuples import CHUNK
 
@@ -35,6 +39,7 @@ class Watched:
     logic: Logic
     port: int
     others: set[str]
+    loop: list[Port]  # the queues from here on, where what comes out of them may come back to another input
     look_at: int = MOST_HELD  # `segment.received` at which the input can first be overfull
 
     def overfull(self) -> bool:
@@ -51,6 +56,10 @@ class Watched:
             held, received = self.logic.backlog(self.port), self.segment.received
         self.look_at = received + MOST_HELD - held
         return held > MOST_HELD
+
+    def moves(self) -> bool:
+        """Something is under way that may come back. Not exact: what a thread has in its hands is not seen."""
+        return not all(port.idle for port in self.loop)
 
 
 class Pacer:
@@ -76,10 +85,12 @@ class Pacer:
         watched: dict[str, list[Watched]] = {}
         for index, into in ports.items():
             root = segments[index].root
+            looped = {port for port in root.operation.control if _comes_back(segments[index], port)}
             for port, sources in into.items():
                 others = set().union(*(feeding for other, feeding in into.items() if other != port)) - sources
-                for source in sources if others else ():
-                    entry = Watched(segments[index], logics[root.index], port, others)
+                loop = _loop(segments[index]) if port not in root.operation.control and looped & into.keys() else []
+                for source in sources if others or loop else ():
+                    entry = Watched(segments[index], logics[root.index], port, others, loop)
                     watched.setdefault(source, []).append(entry)
         self._watched = watched
 
@@ -101,7 +112,7 @@ class Pacer:
             with self._condition:
                 self._waiting.add(name)
                 busy = {loop.segment.root.name for loop in source.pe.sources if not loop.ended} - self._waiting
-                if entry.others & busy:
+                if entry.others & busy or entry.moves():
                     self._condition.wait(_LOOK_AGAIN)  # freed by the next chunk of another source, or by its end
                 else:
                     break
@@ -114,3 +125,23 @@ class Pacer:
         """Let waiting sources look again."""
         with self._condition:
             self._condition.notify_all()
+
+
+def _comes_back(segment: Segment, port: int) -> bool:
+    graph = segment.graph
+    return any(isinstance(graph.nodes[stream.node].operation, Feedback) for stream in segment.root.inputs[port].streams)
+
+
+def _loop(segment: Segment) -> list[Port]:
+    """The queues behind `segment`, and those behind them."""
+    found: dict[int, Port] = {}
+    pending, seen = [segment], {segment.index}
+    while pending:
+        for outlet in pending.pop().outlets.values():
+            for target in outlet.targets:
+                if target.queue is not None:
+                    found[id(target.queue)] = target.queue
+                if target.segment.index not in seen:
+                    seen.add(target.segment.index)
+                    pending.append(target.segment)
+    return list(found.values())

@@ -160,7 +160,7 @@ class PE:
         if model == DEDICATED:
             self.dedicated[target] = DedicatedThread(self, port)
         else:
-            port.announce = self.scheduler.announce
+            port.announce, port.freed = self.scheduler.announce, self.scheduler.call_one
         return port
 
     def make_turn(self) -> Turn:

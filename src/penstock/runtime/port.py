@@ -41,7 +41,7 @@ LOOK_AGAIN = 0.010
 # A consumer takes as many tuples at once as it processes in about this time, so that it can be stopped, suspended and
 # moved soon, and so that tuples do not wait for others to be done with.
 SLICE = 0.002
-_FIRST_LIMIT = 16
+_FIRST_LIMIT = 1
 
 
 class Queued(NamedTuple):
@@ -69,6 +69,7 @@ class Port:
         "busy_seconds",
         "capacity",
         "entry",
+        "freed",
         "last_run",
         "limit",
         "listed",
@@ -90,6 +91,7 @@ class Port:
         self.entry: Entry = None  # type: ignore[assignment]  # set when segments are connected
         self.scheduled = True  # by the scheduler; otherwise it has a thread of its own
         self.announce: Callable[[Port], None] = _nobody  # tells whoever runs this port that it holds something
+        self.freed: Callable[[], None] = _no_one  # tells them that a pusher has left it unfinished
         self.listed = threading.Lock()  # set while the port is on the list of ready ports, or taken from it
         self.subscribers: list[Port] = []  # the next queues on the way of what comes out
         self._items: deque[Queued] = deque()
@@ -249,3 +251,7 @@ class Port:
 
 def _nobody(port: Port) -> None:
     """Announces to no one: the port of a PE that has not started."""
+
+
+def _no_one() -> None:
+    """Calls no one: a thread of its own is called by the next push."""

@@ -13,7 +13,8 @@ What it guarantees
 A port on the list may be in the hands of a pusher that works it off. Whoever takes it then puts it back and looks for
 another. One that has met all of them gives up and waits a little: another thread does the work (§4.1.3).
 
-A thread without work waits on a condition: called when a port gets on the list, and in any case after at most 10 ms.
+A thread without work waits on a condition: called when a port gets on the list or a pusher is done with one, and in any
+case after at most 10 ms.
 """
 
 from __future__ import annotations
@@ -44,6 +45,7 @@ class Scheduler:
         self._lock = threading.Lock()  # adding, suspending and resuming threads
         self._work = threading.Condition(threading.Lock())
         self._sleepers = 0
+        self.news = 0  # changes whenever a port gets on the list
         self._parked = threading.Condition(threading.Lock())
         self._stopped = False
         self._numbers = 0
@@ -63,7 +65,8 @@ class Scheduler:
         """Something was put into `port`."""
         if port.listed.acquire(blocking=False):
             self.policy.put(port)
-            self._call_one()
+            self.news += 1
+            self.call_one()
 
     def put_back(self, port: Port) -> None:
         """A thread that took `port` from the list, and has given its consumer flag back, is done with it for now."""
@@ -92,23 +95,21 @@ class Scheduler:
 
     # --------------------------------------------------------------------------------------------------- waiting
 
-    def _call_one(self) -> None:
+    def call_one(self) -> None:
+        """Let a thread without work look again."""
         if self._sleepers:
             with self._work:
                 self._work.notify()
 
-    def wait_for_work(self, worker: Worker, seconds: float) -> None:
-        """Wait until a port is put on the list, or for `seconds`."""
+    def wait_for_work(self, worker: Worker, seconds: float, news: int) -> None:
+        """Wait for `seconds`, or until a port gets on the list; `news` as it was before the worker looked there."""
         with self._work:
             self._sleepers += 1
             try:
-                if self.policy.empty and not (worker.stopped or worker.suspended):
+                if news == self.news and not (worker.stopped or worker.suspended):
                     self._work.wait(seconds)  # freed by announce(), by stop(), by set_threads()
-                    return
             finally:
                 self._sleepers -= 1
-        if not (worker.stopped or worker.suspended):
-            threading.Event().wait(SHORT_PAUSE)  # all ports on the list are in the hands of others
 
     def suspend(self, worker: Worker) -> None:
         """Called by a worker that was told to suspend itself: returns when it is resumed or stopped."""
@@ -174,6 +175,3 @@ class Scheduler:
             self._work.notify_all()
         with self._parked:
             self._parked.notify_all()
-
-
-SHORT_PAUSE = 0.0005

@@ -268,6 +268,8 @@ class Turn:
         self._frames.pop()
         self._frame = self._frames[-1]
         frame.port.release_consumer()
+        if frame.port.length:
+            frame.port.freed()
 
     # --------------------------------------------------------------------------------------------------- segments
 

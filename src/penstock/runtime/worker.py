@@ -112,12 +112,13 @@ class Worker(PortThread):
     def _work(self) -> None:
         scheduler, wait = self._scheduler, SHORTEST_WAIT
         while not self.stopped:
+            news = scheduler.news
             if self.suspended:
                 scheduler.suspend(self)
             elif self._run_some(scheduler):
                 wait = SHORTEST_WAIT
             else:
-                scheduler.wait_for_work(self, wait)
+                scheduler.wait_for_work(self, wait, news)
                 wait = min(10 * wait, LOOK_AGAIN)
 
     def _run_some(self, scheduler: Scheduler) -> bool:
