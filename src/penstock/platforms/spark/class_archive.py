@@ -35,8 +35,8 @@ def _archive(home: str) -> Path | None:
     import pyspark
 
     jars = Path(pyspark.__file__).parent / "jars"
-    folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
     try:
+        folder = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "penstock"
         release = (Path(home) / "release").read_text()
         mark = zlib.crc32(f"{home} {release} {jars} {pyspark.__version__} {jars.stat().st_mtime_ns}".encode())
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
