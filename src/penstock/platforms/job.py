@@ -26,6 +26,11 @@ class OperatorMetrics:
     cost: float | None
     counters: Mapping[str, int] = field(default_factory=dict)
 
+    @property
+    def busy(self) -> float | None:
+        """Seconds spent in this operator so far, as far as the samples tell."""
+        return None if self.cost is None else self.cost * self.received
+
 
 @dataclass(frozen=True, slots=True)
 class JobMetrics:
