@@ -16,10 +16,13 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.compiler.safety import ALL, Kept, kept_by, why_not
+from penstock.compiler.weights import Weights
 from penstock.errors import FlowError
 from penstock.graph.annotations import Parallel
 from penstock.graph.graph import Graph, Node
 from penstock.graph.keys import Key
+from penstock.graph.operations import Feedback
+from penstock.optimizer.graphs import Link, OpGraph
 from penstock.optimizer.model import Op
 
 
@@ -170,6 +173,25 @@ def as_op(node: Node, regions: Regions, cost: float, selectivity: float, bound: 
     if number is None:
         return Op(cost, selectivity, "stateful", bound=bound)
     return Op(cost, selectivity, "partitioned", frozenset({number}), bound)
+
+
+def as_op_graph(graph: Graph, regions: Regions, weights: Weights, bounds: Mapping[str, float] | None = None) -> OpGraph:
+    """`graph` for the optimizer: operators by index, with the costs and rates of `weights`.
+
+    `bounds` are by operator name: more replicas than that do not help. Feedback is left out, which carries little.
+    """
+    ops = []
+    for node in graph:
+        arrivals = weights.arrivals[node.index]
+        cost = weights.load[node.index] / arrivals if arrivals else 0.0
+        ops.append(as_op(node, regions, cost, 1.0, (bounds or {}).get(node.name, math.inf)))
+    links = tuple(
+        Link(source, target, amount / weights.arrivals[source] if weights.arrivals[source] else 0.0)
+        for (source, target), amount in weights.tuples.items()
+        if not {type(graph.nodes[source].operation), type(graph.nodes[target].operation)} & {Feedback}
+    )
+    rates = {node.index: weights.arrivals[node.index] for node in graph if node.is_source}
+    return OpGraph(tuple(ops), links, {} if set(rates.values()) == {1.0} else rates)
 
 
 def serves(split: Key, wanted: Key) -> bool:

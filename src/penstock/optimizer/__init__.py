@@ -3,6 +3,7 @@
     model.py       chains of operators, configurations, and what a configuration is worth (pipelined fission, eqs 1–14)
     exact.py       the best configuration, proved; `cheapest.py` and `tidy.py` are parts of it
     heuristic.py   a good configuration, the paper's way (algorithms 1–4)
+    graphs.py      graphs that are no chains
     baselines.py   no parallelism, one kind of it, and every configuration there is
     profile.py     measured costs and selectivities
 
@@ -18,14 +19,19 @@ All searches have one signature, `search(ops, cores, delta, cp, …) -> Config`.
 
 from penstock.optimizer.baselines import brute_force, fission_only, pipelining_only, sequential
 from penstock.optimizer.exact import Solution, optimal, optimal_with_bound
+from penstock.optimizer.graphs import ChainPlan, GraphPlan, Link, OpGraph, optimal_graph
 from penstock.optimizer.heuristic import heuristic
 from penstock.optimizer.model import Config, ConfigError, Evaluation, Op, Region, evaluate, validate_config
 
 __all__ = [
+    "ChainPlan",
     "Config",
     "ConfigError",
     "Evaluation",
+    "GraphPlan",
+    "Link",
     "Op",
+    "OpGraph",
     "Region",
     "Solution",
     "brute_force",
@@ -33,6 +39,7 @@ __all__ = [
     "fission_only",
     "heuristic",
     "optimal",
+    "optimal_graph",
     "optimal_with_bound",
     "pipelining_only",
     "sequential",

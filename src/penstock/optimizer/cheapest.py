@@ -124,7 +124,8 @@ def _cheapest(*ends: End | None) -> End | None:
 class Cheapest:
     """Answers for one chain and any time limit, from lists of up to `width` labels.
 
-    Without `pipelining`, regions are one pipeline each.
+    Without `pipelining`, regions are one pipeline each. `ends` is the time for handing tuples over at the ends of the
+    chain, where it is part of a graph.
     """
 
     def __init__(
@@ -136,6 +137,7 @@ class Cheapest:
         *,
         width: float = math.inf,
         pipelining: bool = True,
+        ends: tuple[float, float] = (0.0, 0.0),
     ) -> None:
         self.chain = chain
         self.width = width
@@ -143,7 +145,7 @@ class Cheapest:
         self.work = chain.work
         self.options = [(option, cp * math.log2(option.least)) for option in options]
         self.hop = [delta * arrivals for arrivals in chain.arrivals]  # δ at each cut
-        self.hop[0] = self.hop[-1] = 0.0  # nothing is handed over at the ends of the chain
+        self.hop[0], self.hop[-1] = ends
         self.steps = sorted(set(self.hop))
         self.hop_ahead = [*_from_the_right(self.hop[1:], max), 0.0]  # the most δ at a cut after this one
         self.extent = _extents(chain.ops)
@@ -155,8 +157,14 @@ class Cheapest:
         margin = 1e-9 * math.fsum(dearest)  # sums come out a little differently in another order
         self.cost_ahead = [total + margin for total in _from_the_right(dearest[1:], float.__add__)] + [0.0]
 
-    def find(self, limit: float, budget: float) -> Config | None:
-        """A configuration whose every region keeps `limit`, with an overhead up to `budget`; None if there is none."""
+        self.afford = self.cost_ahead
+
+    def find(self, limit: float, budget: float, *, least: bool = False) -> Config | None:
+        """A configuration whose every region keeps `limit`, with an overhead up to `budget`; None if there is none.
+
+        With `least`, the one with the least overhead of all.
+        """
+        self.afford = [math.inf] * len(self.cost_ahead) if least else self.cost_ahead
         lists: dict[Option, list[Label]] = {}
         self._begin(lists, 0, limit, budget, None)
         for cut in range(1, len(self.chain)):
@@ -200,7 +208,7 @@ class Cheapest:
                 cost += after.cost
             if cost > budget:
                 continue
-            cost = max(cost, budget - self.cost_ahead[cut])
+            cost = max(cost, budget - self.afford[cut])
             if most > 1:
                 if len(best) == 2 and reach <= best[1][0] and cost >= best[0][1] and cost >= best[1][1]:
                     continue
@@ -224,8 +232,9 @@ class Cheapest:
         op = self.chain.ops[cut - 1]
         following = self.chain.ops[cut] if cut < len(self.chain) else None
         hop, here, steps = self.hop[cut], self.work[cut], self.steps
+        cutting = 2 * hop if following is not None else 0.0
         beyond = self.work[cut + 1] if following is not None else math.inf  # to be reached by what goes on
-        least_cost = budget - self.cost_ahead[cut]
+        least_cost = budget - self.afford[cut]
         ends = _Ends()
         for option, labels in lists.items():
             if not labels:
@@ -244,7 +253,7 @@ class Cheapest:
                         kept.append(Label(cost_now, reach, room, spare_now, factor, key, at, before, after))
                     else:
                         kept.append(label)
-                cost += 2 * hop
+                cost += cutting
                 if cost > budget:
                     continue
                 if hop <= spare and here + factor * hop <= reach:

@@ -115,7 +115,7 @@ class _Search:
         self.pipelining = pipelining
         self.config = Config((Region(1, ((0, len(chain)),)),))
         self.high = self._time(self.config)
-        self.low = min(self.high, max(chain.work[-1] / cores, _slowest_operator(chain, cp, most)))
+        self.low = min(self.high, max(chain.work[-1] / cores, slowest_operator(chain, cp, most)))
 
     def _solver(self, options: list[Option], width: float = math.inf) -> Cheapest:
         return Cheapest(self.chain, self.delta, self.cp, options, width=width, pipelining=self.pipelining)
@@ -191,7 +191,7 @@ class _Search:
             parts, width = parts * 2, width * 2
 
 
-def _slowest_operator(chain: Chain, cp: float, most: int) -> float:
+def slowest_operator(chain: Chain, cp: float, most: int) -> float:
     """A time that the region of the slowest operator takes at least, however it is cut and replicated."""
     slowest = 0.0
     arrivals = math.inf  # the fewest that a region with the operator could begin with
@@ -205,7 +205,8 @@ def _slowest_operator(chain: Chain, cp: float, most: int) -> float:
             continue
         # cp·log2(r) + cost/r has one minimum, near r = cost·ln 2 / cp; beyond the bound it only rises
         limit = math.ceil(min(most, op.bound))
-        ideal = limit if arrivals * cp <= 0 else min(limit, max(1, int(cost * math.log(2) / (arrivals * cp))))
+        enough = cost * math.log(2)
+        ideal = limit if enough >= limit * arrivals * cp else max(1, int(enough / (arrivals * cp)))
         nearby = {1, ideal, min(limit, ideal + 1)}
         slowest = max(slowest, min(arrivals * cp * math.log2(r) + cost / min(r, op.bound) for r in nearby))
     return slowest

@@ -167,8 +167,13 @@ def evaluate(ops: Sequence[Op], config: Config, cores: int, delta: float, cp: fl
     return evaluate_chain(Chain.of(ops), config, cores, delta, cp)
 
 
-def evaluate_chain(chain: Chain, config: Config, cores: int, delta: float, cp: float) -> Evaluation:
-    """`evaluate` without checks, for searches that look at many configurations of one chain."""
+def evaluate_chain(
+    chain: Chain, config: Config, cores: int, delta: float, cp: float, ends: tuple[float, float] = (0.0, 0.0)
+) -> Evaluation:
+    """`evaluate` without checks, for searches that look at many configurations of one chain.
+
+    `ends` is the time for handing tuples over before and after the chain, where it is part of a graph.
+    """
     arrivals = chain.arrivals
     last = len(config.regions) - 1
     slowest, bottleneck, work = -1.0, 0, 0.0
@@ -176,7 +181,8 @@ def evaluate_chain(chain: Chain, config: Config, cores: int, delta: float, cp: f
         times = pipeline_times(chain, region, delta)
         start, stop = region.start, region.stop
         # eq 10: tuples change threads before each region but the first, and after each but the last
-        switching = delta * ((arrivals[start] if i > 0 else 0.0) + (arrivals[stop] if i < last else 0.0))
+        switching = delta * arrivals[start] if i > 0 else ends[0]
+        switching += delta * arrivals[stop] if i < last else ends[1]
         splitting = arrivals[start] * cp * math.log2(region.replicas)
         # eqs 3, 6: the slowest pipeline rules; eq 8: replicas share the work; eq 9: switching comes on top
         time = switching + splitting + max(times) / scalability(chain.ops[start:stop], region.replicas)
