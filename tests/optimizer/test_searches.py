@@ -117,6 +117,11 @@ def test_a_gap_is_kept(seed: int) -> None:
     assert close.bound >= best * (1 - 1e-10)
 
 
+def test_a_gap_that_rounding_could_keep_open() -> None:
+    problem = random_problem(20823, most_ops=6, most_cores=4)
+    assert optimal_with_bound(*problem, gap=0.02).gap <= 0.0201
+
+
 @given(st.integers(0, 1_000_000))
 def test_more_cores_are_never_worse(seed: int) -> None:
     ops, cores, delta, cp = random_problem(seed, most_ops=10, most_cores=6)

@@ -178,8 +178,11 @@ class _Search:
     def to_the_gap(self, gap: float) -> None:
         """Find a configuration proved to be within `gap` of the optimum."""
         parts, width = _PARTS, _WIDTH
-        while self.high > self.low * (1 + gap):
+        while self.high > self.low * (1 + gap) * (1 + _LEAST):
             ranges = _ranges(self.most, parts)
+            if len(ranges) == self.most and width > _WIDTH * 16:
+                self.to_the_end()  # there is nothing left to leave out
+                return
             some = [Option(r.most, r.most) for r in ranges]
             self._close_in(self._solver(some, width), self.low, gap / 4)
             prover = Relaxed(self.chain, self.delta, self.cp, ranges, width=width, pipelining=self.pipelining)
