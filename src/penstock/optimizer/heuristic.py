@@ -6,7 +6,8 @@ pipelines each time, and the best result counts.
 
 Where the listings slip, the text is followed: runs of operators left over by the first phase are regions of their own,
 also the last one, and never swallow operators that have a region. Only regions formed in the first phase are
-replicated. What the rules call one region (neighbours without replicas, above all) is one in the result.
+replicated. What the rules call one region (neighbours without replicas, above all) is one in the result, and the
+second phase is done once more for it: the first has cut it where nothing was gained by it.
 """
 
 from __future__ import annotations
@@ -50,16 +51,27 @@ def heuristic(
     check_chain(ops)
     phases = _Phases(Chain.of(ops), cores, delta, cp, max_replicas or cores)
     regions = _regions(ops, cp if threshold is None else threshold)
-    best, best_throughput = None, -1.0
+    found = []
     for tenth in range(11):
-        pipelines = phases.pipelines([span for span, _ in regions], tenth / 10 * cores)
-        replicas = phases.replicas(pipelines, [replicable for _, replicable in regions])
-        config = normalize(ops, phases.joined(pipelines, replicas))
-        throughput = phases.evaluate(config).throughput
-        if throughput > best_throughput:
-            best, best_throughput = config, throughput
-    assert best is not None
-    return best
+        pipelines, replicas = phases.both(regions, tenth / 10 * cores)
+        found.append(normalize(ops, phases.joined(pipelines, replicas)))
+        merged = _merged(regions, replicas)
+        if len(merged) < len(regions):
+            found.append(normalize(ops, phases.joined(*phases.both(merged, tenth / 10 * cores))))
+    return max(found, key=lambda config: phases.evaluate(config).throughput)
+
+
+def _merged(regions: Sequence[tuple[Range, bool]], replicas: Sequence[int]) -> list[tuple[Range, bool]]:
+    """The regions once neighbours that got no replicas are one, which need not be cut where they met."""
+    result: list[tuple[Range, bool]] = []
+    plain = False
+    for ((start, stop), replicable), count in zip(regions, replicas, strict=True):
+        if plain and count == 1:
+            result[-1] = ((result[-1][0][0], stop), False)
+        else:
+            result.append(((start, stop), replicable))
+        plain = count == 1
+    return result
 
 
 def _regions(ops: Sequence[Op], threshold: float) -> list[tuple[Range, bool]]:
@@ -110,6 +122,11 @@ class _Phases:
 
     def _config(self, pipelines: list[list[Range]], replicas: list[int]) -> Config:
         return Config(tuple(self.joined(pipelines, replicas)))
+
+    def both(self, regions: Sequence[tuple[Range, bool]], limit: float) -> tuple[list[list[Range]], list[int]]:
+        """Pipelines for up to `limit` cores, then replicas."""
+        pipelines = self.pipelines([span for span, _ in regions], limit)
+        return pipelines, self.replicas(pipelines, [replicable for _, replicable in regions])
 
     def pipelines(self, spans: list[Range], limit: float) -> list[list[Range]]:
         """Divide the slowest pipeline until `limit` cores are busy or it does not help (algorithm 3)."""
