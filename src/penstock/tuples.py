@@ -27,6 +27,13 @@ class Punctuation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Numbered:
+    """An in-band marker inside a replicated region: everything of piece `number` has passed."""
+
+    number: int
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A tuple or a piece of input that could not be processed, and why.
 

@@ -20,6 +20,13 @@ class Plan:
     cores: int | None = None
     ports: Mapping[Target, str] = field(default_factory=dict)  # threaded ports: "dynamic" or "dedicated"
     threads: int = 0  # of the scheduler
+    refused: Mapping[int, str] = field(default_factory=dict)  # regions that stay single, by their entry, and why
+    written: Graph | None = None  # as the user wrote it, where regions were replicated
+
+    @property
+    def program(self) -> Graph:
+        """The graph as the user wrote it."""
+        return self.graph if self.written is None else self.written
 
     def __str__(self) -> str:
         return "\n".join([*_headline(self), "", *_body(self), "", *_footer(self)])
@@ -160,18 +167,12 @@ def _goes_to(plan: Plan, node: Node, segment: SegmentPlan) -> str:
 
 
 def _wishes(plan: Plan) -> list[str]:
-    """What annotations asked for, and what became of it."""
+    """Regions that were to be replicated and are not, and why."""
     lines = []
-    regions: dict[int, list[str]] = {}
-    for node in plan.graph.nodes:
-        if node.annotations.parallel is not None:
-            regions.setdefault(node.annotations.parallel.region, []).append(node.name)
-    for node in plan.graph.nodes:
-        wish = node.annotations.parallel
-        if wish is not None and wish.region in regions:
-            names = ", ".join(regions.pop(wish.region))
-            by = f" by {wish.by}" if wish.by is not None else ""
-            lines.append(f"parallel(width={wish.width}){by} for {names}: not replicated, each source has one thread.")
+    for entry, reason in plan.refused.items():
+        wish = plan.program.nodes[entry].annotations.parallel
+        asked = f"parallel(width={wish.width}) from " if wish is not None else "the region at "
+        lines.append(f"{asked}'{plan.program.nodes[entry].name}' runs in one copy here: {reason}.")
     return lines
 
 

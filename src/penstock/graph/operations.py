@@ -381,3 +381,34 @@ class DynamicFilter(_Steered):
     by: Attribute
     update: Function | None = None
     initial: tuple[Any, ...] = ()
+
+
+# What the compiler puts around replicated regions; users never make these (compiler.fission).
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Deal(Operation):
+    """Deals a stream to the channels of a region: by key, or piece by piece in turn."""
+
+    verb: ClassVar[str] = "deal"
+    base_kind: ClassVar[Kind] = "stateful"
+    width: int
+    key: Any = None  # a Key, or None: in turn
+
+    @property
+    def outputs(self) -> int:
+        return self.width
+
+
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Gather(Operation):
+    """Puts what the channels of a region answer back into the order of the stream that was dealt."""
+
+    verb: ClassVar[str] = "gather"
+    base_kind: ClassVar[Kind] = "stateful"
+    width: int
+    keyed: bool
+
+    @property
+    def inputs(self) -> int:
+        return self.width

@@ -8,6 +8,7 @@ from penstock.graph.graph import Node
 from penstock.operators.aggregate import AggregateLogic
 from penstock.operators.apply import ApplyLogic
 from penstock.operators.base import Logic
+from penstock.operators.boundary import BoundaryLogic
 from penstock.operators.dedup import DedupLogic
 from penstock.operators.delay import DelayLogic
 from penstock.operators.dynamic_filter import DynamicFilterLogic
@@ -33,6 +34,7 @@ LOGIC: dict[type[ops.Operation], type[Logic]] = {
     ops.Aggregate: AggregateLogic,
     ops.Apply: ApplyLogic,
     ops.Barrier: BarrierLogic,
+    ops.Deal: BoundaryLogic,
     ops.Dedup: DedupLogic,
     ops.Delay: DelayLogic,
     ops.DynamicFilter: DynamicFilterLogic,
@@ -41,6 +43,7 @@ LOGIC: dict[type[ops.Operation], type[Logic]] = {
     ops.Filter: FilterLogic,
     ops.FlatMap: FlatMapLogic,
     ops.Gate: GateLogic,
+    ops.Gather: BoundaryLogic,
     ops.Join: JoinLogic,
     ops.Map: MapLogic,
     ops.MapBatch: MapBatchLogic,

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
+from dataclasses import replace
 
 from penstock.clock import Clock
 from penstock.compiler.plan import Plan, make_plan
@@ -77,7 +79,8 @@ def plan_of(pe: PE) -> Plan:
     threads = {meeting.segment: meeting.threads for meeting in pe.meetings}
     ports = {target: DEDICATED if target in pe.dedicated else DYNAMIC for target in pe.ports}
     workers = pe.first_threads() if DYNAMIC in ports.values() else 0
-    return make_plan(pe.graph, pe.plan, threads, lambda index: _texts(pe.segments[index]), ports, workers)
+    plan = make_plan(pe.graph, pe.plan, threads, lambda index: _texts(pe.segments[index]), ports, workers)
+    return replace(plan, refused=pe.replicated.refused, written=pe.program)
 
 
 def _texts(segment: Segment) -> list[str]:
@@ -121,20 +124,23 @@ class LocalRun:
         pe = self.pe
         operators: dict[str, OperatorMetrics] = {}
         costs = pe.profile().operators
-        for index, numbers in pe.counts().items():
-            node, logic = pe.graph.nodes[index], pe.logics[index]
+        for index, numbers in pe.operator_counts().items():
+            node, logics = pe.program.nodes[index], pe.copies(index)
             received = numbers.received
-            if isinstance(logic, WriteLogic):
-                exact = logic.delivered()
+            if isinstance(logics[0], WriteLogic):
+                exact = logics[0].delivered()
                 received = received if exact is None else exact
             cost = costs[node.name].cost if node.name in costs else None
-            operators[node.name] = OperatorMetrics(received, numbers.sent, cost, logic.counters())
+            counters: Counter[str] = Counter()
+            for logic in logics:
+                counters.update(logic.counters())
+            operators[node.name] = OperatorMetrics(received, numbers.sent, cost, dict(counters))
         for source in pe.sources:
             name = source.segment.root.name
-            counters = {"skipped": source.skipped, "dead": source.dead}
+            bad = {"skipped": source.skipped, "dead": source.dead}
             cost = source.read_seconds / source.read if source.read else None
             operators[name] = OperatorMetrics(
-                source.read, source.read, cost, {key: count for key, count in counters.items() if count}
+                source.read, source.read, cost, {key: count for key, count in bad.items() if count}
             )
         return operators
 

@@ -23,11 +23,12 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.clock import Clock, SystemClock
+from penstock.compiler.fission import replicate
 from penstock.compiler.segments import Segments
 from penstock.connectors.base import as_source
 from penstock.errors import Cancelled, PenstockError
 from penstock.graph.graph import Graph, Node, Target
-from penstock.graph.operations import Read
+from penstock.graph.operations import Deal, Gather, Read
 from penstock.operators.base import Logic
 from penstock.operators.registry import logic_of
 from penstock.optimizer.profile import Profile
@@ -76,7 +77,11 @@ class PE:
         threading_: Threading | None = None,
         latency: bool = False,
         port_class: type[Port] = Port,
+        widths: Mapping[int, int] | None = None,
     ) -> None:
+        self.program = graph  # as the user wrote it
+        self.replicated = replicate(graph, widths)
+        graph = self.replicated.graph
         self.graph = graph
         self.clock: Clock = clock if clock is not None else SystemClock()
         self.profiled = profile
@@ -105,7 +110,7 @@ class PE:
         )
         self.dedicated: dict[Target, DedicatedThread] = {}
         ports = {target: self.make_port(target, model) for target, model in placed.items()}
-        self.wiring = Wiring(graph, self.logics, ports, profile)
+        self.wiring = Wiring(graph, self.logics, ports, profile, tracked=self.replicated.tracked)
         self.wiring.connect()
         self.retired: list[Segment] = []  # of the change before, whose numbers still count
         self._past: dict[int, Counts] = {}  # numbers of those of earlier changes
@@ -267,8 +272,21 @@ class PE:
             self._past[node] = self._past[node] + numbers if node in self._past else numbers
         self.retired.clear()
 
+    def operator_counts(self) -> dict[int, Counts]:
+        """The numbers of every operator of the user's program so far, all copies together."""
+        totals: dict[int, Counts] = {}
+        for node, numbers in self.counts().items():
+            if not isinstance(self.graph.nodes[node].operation, Deal | Gather):
+                like = self.replicated.origin[node]
+                totals[like] = totals[like] + numbers if like in totals else numbers
+        return totals
+
+    def copies(self, index: int) -> list[Logic]:
+        """The logic of every copy of an operator of the user's program."""
+        return [self.logics[node] for node, like in enumerate(self.replicated.origin) if like == index]
+
     def counts(self) -> dict[int, Counts]:
-        """The numbers of every operator so far."""
+        """The numbers of every operator and of every copy so far."""
         totals = total_counts([*self.retired, *self.segments])
         for node, numbers in self._past.items():
             totals[node] = totals[node] + numbers
@@ -429,7 +447,7 @@ class PE:
 
     def profile(self) -> Profile:
         """What operators have cost so far."""
-        return make_profile(self.graph, self.counts())
+        return make_profile(self.program, self.operator_counts())
 
     def threads(self) -> Iterable[threading.Thread]:
         """The threads of this PE."""

@@ -27,13 +27,13 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from penstock.tuples import CHUNK, Punctuation
+from penstock.tuples import CHUNK, Numbered, Punctuation
 
 if TYPE_CHECKING:
     from penstock.graph.graph import Target
     from penstock.runtime.segment import Entry
 
-Item = list[Any] | Punctuation
+Item = list[Any] | Punctuation | Numbered
 
 CAPACITY = 4 * CHUNK
 # The longest a thread waits before it looks again (scheduler paper §4.1.3: ten milliseconds).
@@ -41,7 +41,33 @@ LOOK_AGAIN = 0.010
 # A consumer takes as many tuples at once as it processes in about this time, so that it can be stopped, suspended and
 # moved soon, and so that tuples do not wait for others to be done with.
 SLICE = 0.002
-_FIRST_LIMIT = 1
+
+
+class Pace:
+    """How many tuples are processed in a given time, learnt from what takes place.
+
+    A run may take long because the thread had to wait for others, for the GIL, for a core. Only what the tuples
+    themselves need should count, so the estimate follows quick runs at once and slow ones slowly.
+    """
+
+    __slots__ = ("_per_tuple", "_seconds")
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._per_tuple = 0.0
+
+    def limit(self, limit: int, tuples: int, seconds: float) -> int:
+        """The next limit after `tuples` tuples, taken with limit `limit`, needed `seconds`."""
+        return max(1, min(self.most(tuples, seconds), 2 * limit if tuples >= limit else limit))
+
+    def most(self, tuples: int, seconds: float) -> int:
+        """How many tuples fit into the time, now that `tuples` needed `seconds`."""
+        measured = seconds / tuples
+        if measured < self._per_tuple or not self._per_tuple:
+            self._per_tuple = measured
+        else:
+            self._per_tuple += (measured - self._per_tuple) / 16
+        return max(1, min(CHUNK, int(self._seconds / self._per_tuple))) if self._per_tuple > 0 else CHUNK
 
 
 class Queued(NamedTuple):
@@ -62,6 +88,7 @@ class Port:
     __slots__ = (
         "_consumer",
         "_items",
+        "_pace",
         "_producer",
         "_room",
         "announce",
@@ -99,7 +126,8 @@ class Port:
         self._consumer = threading.Lock()
         self._room = threading.Condition(threading.Lock())
         self.waiting = 0  # producers that wait for room
-        self.limit = _FIRST_LIMIT  # tuples a consumer takes at once
+        self.limit = 1  # tuples a consumer takes at once
+        self._pace = Pace(SLICE)
         self.pushed = 0
         self.popped = 0
         self.processed = 0
@@ -170,7 +198,7 @@ class Port:
         except IndexError:
             return None
         item = queued.item
-        if isinstance(item, list):
+        if item.__class__ is list:  # not chunks with origins: those stay whole, their marks follow them
             if len(item) > self.limit:
                 self._items.appendleft(queued._replace(item=item[self.limit :]))
                 queued = queued._replace(item=item[: self.limit])
@@ -188,7 +216,7 @@ class Port:
         joined, items = chunk, self._items
         while items:
             following = items[0].item
-            if not isinstance(following, list) or len(joined) + len(following) > self.limit:
+            if following.__class__ is not list or len(joined) + len(following) > self.limit:
                 break
             items.popleft()
             joined = joined + following  # a chunk may be shared: never change it
@@ -199,10 +227,8 @@ class Port:
         self.processed += tuples
         self.busy_seconds += seconds
         self.last_run = now
-        if seconds > 2 * SLICE and tuples > 1:
-            self.limit = max(1, int(tuples * SLICE / seconds))
-        elif seconds < SLICE / 2 and tuples >= self.limit:
-            self.limit = min(2 * self.limit, CHUNK)
+        if tuples:
+            self.limit = self._pace.limit(self.limit, tuples, seconds)
 
     # --------------------------------------------------------------------------------------------------- looking
 

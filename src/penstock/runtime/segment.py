@@ -21,7 +21,7 @@ from penstock.graph.operations import Feedback
 from penstock.operators.base import Logic
 from penstock.runtime.failure import operator_error, segment_error
 from penstock.runtime.profiler import Sampler
-from penstock.tuples import Punctuation
+from penstock.tuples import Numbered, Punctuation
 
 if TYPE_CHECKING:
     from penstock.runtime.port import Port
@@ -104,10 +104,10 @@ class Segment:
         self.turn: Turn = None  # type: ignore[assignment]  # set whenever a thread starts on an item
         self.lock: threading.Lock | None = None  # only where threads can meet: runtime.locks
         self.protection: threading.Lock | None = None  # the same, or that of the segment all of them come through
-        self.mailbox: deque[list[Any] | Punctuation] = deque()  # what came back through a feedback loop
+        self.mailbox: deque[list[Any] | Punctuation | Numbered] = deque()  # what came back through a feedback loop
         # Left by queues that were removed: what goes through this segment before anything else, by port, and the old
         # segments that must be done with theirs before this one, which has taken their place, runs (runtime.placement).
-        self.leftover: deque[tuple[int, list[Any] | Punctuation]] = deque()
+        self.leftover: deque[tuple[int, list[Any] | Punctuation | Numbered]] = deque()
         self.old: deque[Segment] = deque()
         self.failed = False
         several_inputs = len(self.root.inputs) > 1
@@ -171,7 +171,7 @@ class Segment:
 
     # -------------------------------------------------------------------------------------------------- running
 
-    def run(self, item: list[Any] | Punctuation, port: int, turn: Turn) -> None:
+    def run(self, item: list[Any] | Punctuation | Numbered, port: int, turn: Turn) -> None:
         """Handle one item of input `port` and hand over what comes of it, also when it fails half way."""
         self.turn = turn
         try:
@@ -179,6 +179,8 @@ class Segment:
                 self._run_chunk(item, port)
             elif item is Punctuation.WINDOW:
                 self._run_mark(port)
+            elif isinstance(item, Numbered):
+                self._run_numbered(item, port)
             else:
                 self._run_final(port)
         finally:
@@ -234,6 +236,13 @@ class Segment:
         for outlet in self.outlets.values():
             if outlet.forwards_marks:
                 outlet.mark()
+
+    def _run_numbered(self, mark: Numbered, port: int) -> None:
+        """All of a piece has passed: its mark follows it on every way it may have taken."""
+        for outlet in self.outlets.values():
+            outlet.hand_over()
+            for target in outlet.targets:
+                self.turn.push(target, mark)
 
     def _run_final(self, port: int) -> None:
         self._waiting_finals[port] -= 1

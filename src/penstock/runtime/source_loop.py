@@ -21,20 +21,21 @@ from penstock.connectors.iterables import PulledSource
 from penstock.errors import PenstockError
 from penstock.graph.graph import Output
 from penstock.runtime.failure import operator_error
+from penstock.runtime.port import Pace
 from penstock.runtime.segment import Entry, Segment
-from penstock.tuples import CHUNK, Punctuation
+from penstock.tuples import Punctuation
 
 if TYPE_CHECKING:
     from penstock.runtime.pe import PE
 
 # A full read quicker than this may grow: nobody notices so short a wait.
 UNNOTICED = 0.0001
-# Where processing takes longer than reading, reads may grow up to this: smaller chunks would only make the queue longer.
+# Where processing takes longer than reading, reads may grow up to this: smaller chunks would only lengthen the queue.
 QUICK = 0.001
 # A read slower than this shrinks at once: the source is idle, its tuples should go one by one.
 SLOW = 0.005
 # A chunk that takes longer than this to carry is too large: nothing can be stopped, cancelled or moved meanwhile.
-LONG = 0.016
+LONG = 0.008
 # Pauses between looks at a source that has nothing: doubling up to 10 ms (scheduler paper §4.1).
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.010
 
@@ -56,6 +57,7 @@ class SourceLoop:
         self.dead = 0
         self.read_seconds = 0.0
         self.read_until = 0.0
+        self._pace = Pace(LONG)
         self.carried = 0.0  # seconds the last chunk took, without working for others
         self.ended = False
         self.offset: Any = None
@@ -157,15 +159,16 @@ class SourceLoop:
 
         A chunk has a fixed price, so larger ones are cheaper per tuple; but its first tuple waits for the last.
         """
+        most = self._pace.most(got, self.carried) if got else limit
         if taken > SLOW:
             return max(1, limit // 8)
-        if self.carried > LONG and got > 1:
-            return max(1, int(got * LONG / (2 * self.carried)))
+        if limit > most:
+            return most
         if taken > 2 * UNNOTICED and taken > self.carried:
             return max(1, limit // 2)
         behind = taken < self.carried and taken < QUICK
-        if got == limit and (taken < UNNOTICED or behind) and self.carried < LONG / 4:
-            return min(2 * limit, CHUNK)
+        if got == limit and (taken < UNNOTICED or behind):
+            return min(2 * limit, most)
         return limit
 
     def _deliver(self, batch: Batch) -> None:

@@ -5,13 +5,14 @@
 * *dynamic*: every input port has a queue; any thread of the scheduler runs any port.
 
 A model is chosen for a flow and, by `flow.threading(...)`, for parts of it: `with flow.threading("dedicated"):` around
-an operator of an otherwise manual flow is a threaded port in front of it. Deciding is a pure function of the graph.
+an operator of an otherwise manual flow is a threaded port in front of it. The channels of a replicated region have
+threads under any model. Deciding is a pure function of the graph.
 """
 
 from __future__ import annotations
 
 from penstock.graph.graph import Graph, Node, Target
-from penstock.graph.operations import Feedback, Process
+from penstock.graph.operations import Deal, Feedback, Gather, Process
 from penstock.graph.operator import Operator
 
 MANUAL, DEDICATED, DYNAMIC = "manual", "dedicated", "dynamic"
@@ -23,18 +24,30 @@ def place_ports(graph: Graph, model: str) -> dict[Target, str]:
     for node in graph.nodes:
         wish = node.annotations.threading
         chosen = model if wish in (None, "auto") else wish
+        if chosen == MANUAL and _is_edge(graph, node):
+            chosen = DEDICATED
         if chosen in (DEDICATED, DYNAMIC):
             for target in queueable(graph, node):
                 placed[target] = chosen
     return placed
 
 
+def _is_edge(graph: Graph, node: Node) -> bool:
+    """The first operator of a channel, or what follows a replicated region: without threads there is no gain."""
+    return any(
+        isinstance(graph.nodes[stream.node].operation, Deal | Gather)
+        for entry in node.inputs
+        for stream in entry.streams
+    ) and not isinstance(node.operation, Gather)
+
+
 def queueable(graph: Graph, node: Node) -> list[Target]:
     """The input ports of `node` that may have a queue.
 
-    What comes back through a feedback loop must never wait for room, so it has a mailbox and no queue.
+    What comes back through a feedback loop must never wait for room, so it has a mailbox and no queue. Where channels
+    are gathered, their threads bring what they have themselves.
     """
-    if node.is_source or isinstance(node.operation, Feedback):
+    if node.is_source or isinstance(node.operation, Feedback | Gather):
         return []
     return [
         Target(node.index, port)

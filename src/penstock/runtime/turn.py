@@ -36,12 +36,12 @@ from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.ending import GivenUp
 from penstock.runtime.segment import Entry, Segment
-from penstock.tuples import Punctuation
+from penstock.tuples import Numbered, Punctuation
 
 if TYPE_CHECKING:
     from penstock.runtime.port import Port
 
-Item = list[Any] | Punctuation
+Item = list[Any] | Punctuation | Numbered
 
 # Operators that overflow may call for delivery from inside each other, this deep; below, their outputs just collect.
 _DEEPEST = 24
@@ -50,7 +50,20 @@ _DEEPEST = 24
 class Frame:
     """Segments to be run with one item, and what they have sent into full queues."""
 
-    __slots__ = ("blocked", "blocked_since", "born", "held", "left", "order", "pending", "port", "started")
+    __slots__ = (
+        "blocked",
+        "blocked_since",
+        "born",
+        "held",
+        "helped",
+        "left",
+        "order",
+        "pending",
+        "port",
+        "started",
+        "taken",
+        "taken_at",
+    )
 
     def __init__(self, port: Port | None = None, left: int = 0) -> None:
         self.pending: dict[float, list[tuple[Entry, Item]]] = {}
@@ -62,6 +75,9 @@ class Frame:
         self.left = left  # tuples it may still take from there
         self.born = 0.0
         self.started = 0.0
+        self.taken: int | None = None  # tuples of the item it is at
+        self.taken_at = 0.0
+        self.helped = 0.0  # seconds spent on working off queues further down
 
 
 def _goes_on() -> bool:
@@ -80,10 +96,8 @@ class Turn:
         "_error",
         "_frame",
         "_frames",
-        "_helping",
         "_mailboxes",
         "guard",
-        "helped",
         "is_stopped",
         "on_chunk",
     )
@@ -94,9 +108,7 @@ class Turn:
         self._mailboxes: list[Segment] = []
         self._error: BaseException | None = None
         self._depth = 0
-        self._helping = 0
         self.guard = threading.Lock()
-        self.helped = 0.0  # seconds spent on working off full queues
         self.is_stopped = is_stopped  # true once what waits may be thrown away
         self.on_chunk: Callable[[Segment, float], None] | None = None  # told of each chunk a segment is done with
 
@@ -190,6 +202,11 @@ class Turn:
         return error
 
     @property
+    def helped(self) -> float:
+        """Seconds spent on working off full queues so far."""
+        return self._frames[0].helped
+
+    @property
     def has_feedback(self) -> bool:
         """Something waits to go back through a feedback loop."""
         return bool(self._mailboxes)
@@ -216,6 +233,7 @@ class Turn:
         finally:
             self._frames.pop()
             self._frame = outer
+            outer.helped += inner.helped
             self._depth -= 1
         failed, self._error = self._error, before
         if failed is not None:
@@ -236,7 +254,6 @@ class Turn:
         elif port.try_consume():
             helping = Frame(port, max(1, port.capacity // 4))
             helping.started = time.perf_counter()
-            self._helping += 1
             self._frames.append(helping)
             self._frame = helping
             if not self._take_next(helping):
@@ -248,12 +265,15 @@ class Turn:
         """Go on with the next item of the queue that `frame` works off; false when it has done enough."""
         port = frame.port
         assert port is not None
-        if frame.left <= 0 or self.is_stopped():
-            return False
-        queued = port.pop()
+        now = time.perf_counter()
+        if frame.taken is not None:
+            port.note_run(frame.taken, now - frame.taken_at - frame.helped, now)
+        queued = port.pop() if frame.left > 0 and not self.is_stopped() else None
         if queued is None:
             return False
-        frame.left -= len(queued.item) if isinstance(queued.item, list) else 1
+        frame.taken = len(queued.item) if isinstance(queued.item, list) else 0
+        frame.taken_at, frame.helped = now, 0.0
+        frame.left -= max(1, frame.taken)
         frame.born = queued.born
         entry = port.entry
         frame.pending[entry.segment.index] = [(entry, queued.item)]
@@ -262,11 +282,9 @@ class Turn:
 
     def _end_help(self, frame: Frame) -> None:
         assert frame.port is not None
-        self._helping -= 1
-        if not self._helping:  # helping a helper is in the time of the first
-            self.helped += time.perf_counter() - frame.started
         self._frames.pop()
         self._frame = self._frames[-1]
+        self._frame.helped += time.perf_counter() - frame.started
         frame.port.release_consumer()
         if frame.port.length:
             frame.port.freed()

@@ -11,11 +11,16 @@ from collections.abc import Callable, Mapping
 
 from penstock.compiler.segments import SegmentPlan, Segments, Traits, cut
 from penstock.graph.graph import Graph, Target
+from penstock.graph.operations import Deal, Gather, Operation
 from penstock.operators.base import Logic
 from penstock.runtime.locks import Meeting, place_locks
+from penstock.runtime.merger import MergerSegment
 from penstock.runtime.port import Port
 from penstock.runtime.profiler import Sampler
 from penstock.runtime.segment import Entry, Segment
+from penstock.runtime.splitter import SplitterSegment
+
+_SEGMENTS: dict[type[Operation], type[Segment]] = {Deal: SplitterSegment, Gather: MergerSegment}
 
 
 def traits_of(logic: Logic) -> Traits:
@@ -33,11 +38,14 @@ class Wiring:
         ports: Mapping[Target, Port],
         profile: bool,
         before: Wiring | None = None,
+        tracked: frozenset[int] = frozenset(),
     ) -> None:
         self.graph = graph
         self.logics = logics
         self.ports = dict(ports)
         self.plan: Segments = cut(graph, lambda node: traits_of(logics[node.index]), threaded=self.ports.keys())
+        # Nodes whose tuples carry their origin.
+        self.tracked: frozenset[int] = before.tracked if before is not None else tracked
         self._before = before
         self.locks: dict[int, threading.Lock] = before.locks if before is not None else {}  # by root
         self.meetings: list[Meeting] = []
@@ -47,7 +55,8 @@ class Wiring:
         for plan in self.plan.plans:
             segment = known.get(_shape(plan))
             if segment is None:
-                segment = Segment(graph, plan, logics, Sampler() if profile else None)
+                make = _SEGMENTS.get(type(graph.nodes[plan.root].operation), Segment)
+                segment = make(graph, plan, logics, Sampler() if profile else None, plan.root in self.tracked)
                 self.fresh.append(segment)
             self.segments.append(segment)
 

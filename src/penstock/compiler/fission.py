@@ -1,0 +1,173 @@
+"""Fission: regions of a graph replicated, as a rewriting of the graph (language runtime §6.3, DESIGN §6).
+
+Before the entry of a region stands a `Deal`, which numbers what it deals to the channels; behind each stream that
+leaves the region stands a `Gather`, which puts what the channels answer back into that order. Between them are the
+channels, each a copy of the region's operators with state of its own. The result is a graph like any other: the rest of
+the system neither knows nor cares that some of its operators are copies.
+
+A region can be replicated so if it is a tree: one entry, operators with one input each, no streams that meet in it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.compiler.regions import ParallelRegion, find_regions
+from penstock.graph.graph import Graph, Input, Node, Output
+from penstock.graph.operations import Deal, Gather, Process, Punctuate
+from penstock.graph.operator import Operator
+
+
+@dataclass(frozen=True)
+class Replicated:
+    """A graph with replicated regions: `origin[i]` is the operator of the user's graph that node i does the work of.
+
+    `tracked` are the nodes whose tuples carry their place in the order; `refused` says why a region stays single.
+    """
+
+    graph: Graph
+    origin: tuple[int, ...]
+    tracked: frozenset[int]
+    refused: Mapping[int, str]  # by the entry of the region, in the user's graph
+
+
+def replicate(graph: Graph, widths: Mapping[int, int] | None = None) -> Replicated:
+    """Replicate regions: those the user gave a width, and those `widths` gives one, by the index of their entry."""
+    wanted: list[tuple[ParallelRegion, int]] = []
+    refused: dict[int, str] = {}
+    if widths or any(node.annotations.parallel is not None for node in graph):
+        for region in find_regions(graph).regions:
+            width = (widths or {}).get(region.entry, region.width or 1)
+            reason = why_single(graph, region) if width > 1 else None
+            if reason is not None:
+                refused[region.entry] = reason
+            elif width > 1:
+                wanted.append((region, width))
+    if not wanted:
+        return Replicated(graph, tuple(range(len(graph))), frozenset(), refused)
+    return _Rewriter(graph, wanted).run(refused)
+
+
+def why_single(graph: Graph, region: ParallelRegion) -> str | None:
+    """Why `region` cannot be replicated in one process, as the end of a sentence; None if it can."""
+    inside = set(region.nodes)
+    punctuated = any(isinstance(node.operation, Punctuate) for node in graph)
+    for index in region.nodes:
+        node = graph.nodes[index]
+        if len(node.inputs) != 1:
+            return f"'{node.name}' has several inputs"
+        streams = node.inputs[0].streams
+        if index != region.entry and len(streams) > 1:
+            return f"streams meet at '{node.name}'"
+        if index != region.entry and streams[0].node not in inside:
+            return f"it has a second entry at '{node.name}'"
+        if getattr(getattr(node.operation, "window", None), "spans", None) == "punctuation" or (
+            punctuated and region.key is not None and _listens(node)
+        ):
+            return f"'{node.name}' answers punctuation, for all keys at once"
+    return None
+
+
+def _listens(node: Node) -> bool:
+    operation = node.operation
+    if not isinstance(operation, Process) or not isinstance(operation.operator, Operator):
+        return False
+    return type(operation.operator).on_punctuation is not Operator.on_punctuation
+
+
+class _Rewriter:
+    def __init__(self, graph: Graph, wanted: Sequence[tuple[ParallelRegion, int]]) -> None:
+        self._graph = graph
+        self._region = {index: (region, width) for region, width in wanted for index in region.nodes}
+        self._nodes: list[Node] = []
+        self._origin: list[int] = []
+        self._tracked: set[int] = set()
+        self._now: dict[Output, Output] = {}  # where a stream of the user's graph is found
+        self._inside: dict[tuple[Output, int], Output] = {}  # and inside a region, by channel
+
+    def run(self, refused: Mapping[int, str]) -> Replicated:
+        for index in self._graph.topological:
+            node = self._graph.nodes[index]
+            if index not in self._region:
+                self._keep(node)
+            elif self._region[index][0].entry == index:
+                self._replicate(*self._region[index])
+        self._close_loops()
+        graph = Graph(self._graph.name, tuple(self._nodes))
+        return Replicated(graph, tuple(self._origin), frozenset(self._tracked), dict(refused))
+
+    def _add(self, node: Node, like: int) -> int:
+        self._nodes.append(replace(node, index=len(self._nodes)))
+        self._origin.append(like)
+        return len(self._nodes) - 1
+
+    def _moved(self, streams: Iterable[Output]) -> tuple[Output, ...]:
+        # What comes back through a feedback loop is not placed yet: it is put right at the end.
+        return tuple(self._now.get(stream, Output(~stream.node, stream.port)) for stream in streams)
+
+    def _keep(self, node: Node) -> None:
+        inputs = tuple(replace(entry, streams=self._moved(entry.streams)) for entry in node.inputs)
+        index = self._add(replace(node, inputs=inputs), node.index)
+        for port in range(node.operation.outputs):
+            self._now[Output(node.index, port)] = Output(index, port)
+
+    def _close_loops(self) -> None:
+        for index, node in enumerate(self._nodes):
+            if any(stream.node < 0 for entry in node.inputs for stream in entry.streams):
+                inputs = tuple(
+                    replace(entry, streams=tuple(self._found(stream) for stream in entry.streams))
+                    for entry in node.inputs
+                )
+                self._nodes[index] = replace(node, inputs=inputs)
+
+    def _found(self, stream: Output) -> Output:
+        return self._now[Output(~stream.node, stream.port)] if stream.node < 0 else stream
+
+    def _replicate(self, region: ParallelRegion, width: int) -> None:
+        graph = self._graph
+        entry = graph.nodes[region.entry]
+        deal = self._add(
+            replace(
+                entry,
+                name=f"{entry.name} ⋔",
+                operation=Deal(width=width, key=region.key),
+                inputs=(Input(self._moved(entry.inputs[0].streams)),),
+                kind="stateful",
+            ),
+            entry.index,
+        )
+        for channel in range(width):
+            for index in region.nodes:
+                self._copy(graph.nodes[index], region, channel, deal)
+        inside = set(region.nodes)
+        for index in region.nodes:
+            for port in range(graph.nodes[index].operation.outputs):
+                if any(reader.node not in inside for reader in graph.readers(index, port)):
+                    self._gather(graph.nodes[index], port, width, region.key is not None)
+
+    def _copy(self, node: Node, region: ParallelRegion, channel: int, deal: int) -> None:
+        if node.index == region.entry:
+            stream = Output(deal, channel)
+        else:
+            stream = self._inside[node.inputs[0].streams[0], channel]
+        inputs = (replace(node.inputs[0], streams=(stream,)),)
+        index = self._add(replace(node, name=f"{node.name}[{channel}]", inputs=inputs), node.index)
+        if region.key is not None:
+            self._tracked.add(index)
+        for port in range(node.operation.outputs):
+            self._inside[Output(node.index, port), channel] = Output(index, port)
+
+    def _gather(self, node: Node, port: int, width: int, keyed: bool) -> None:
+        leaving = Output(node.index, port)
+        gather = self._add(
+            replace(
+                node,
+                name=f"{node.name} ⋕" + (f"{port}" if port else ""),
+                operation=Gather(width=width, keyed=keyed),
+                inputs=tuple(Input((self._inside[leaving, channel],)) for channel in range(width)),
+                kind="stateful",
+            ),
+            node.index,
+        )
+        self._now[leaving] = Output(gather, 0)

@@ -1,0 +1,161 @@
+"""Replicated regions deliver what one copy delivers, in the same order, whatever the width, model and schedule."""
+
+from __future__ import annotations
+
+import random
+import sys
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+import penstock as pn
+from penstock.compiler.fission import replicate
+from penstock.compiler.regions import find_regions
+from penstock.runtime.pe import PE, Threading
+from penstock.runtime.policies import POLICIES
+from penstock.runtime.splitter import channel_of
+from tests.interpreter import Interpreter
+from tests.random_graphs import build
+from tests.runtime.test_random_schedules import change_at_random, check
+
+MODELS: list[dict[str, Any]] = [
+    {"threading": "manual"},
+    {"threading": "dedicated", "queue": 5},
+    {"threading": "dynamic", "threads": 1, "queue": 1},
+    {"threading": "dynamic", "threads": 5, "queue": 64, "quantum": 1e-6, "policy": "random"},
+]
+models = pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(str(v) for v in options.values()))
+
+
+@pytest.fixture(autouse=True)
+def _switch_often() -> Iterator[None]:
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-5)
+    yield
+    sys.setswitchinterval(before)
+
+
+def random_pe(number: int) -> tuple[PE, dict[str, tuple[Any, bool]], random.Random]:
+    """A random graph with random regions replicated, under a random threading model."""
+    rng = random.Random(number)
+    flow, sinks = build(rng.randrange, [rng.randrange(2000) for _ in range(rng.randint(1, 2))], rng.randint(2, 12))
+    graph = flow.graph()
+    widths = {region.entry: rng.randint(1, 4) for region in find_regions(graph).regions}
+    model = rng.choice(["manual", "dedicated", "dynamic"])
+    policy = rng.choice(sorted(POLICIES))
+    chosen = Threading(model, threads=rng.choice([1, 2, 6]), policy=policy, capacity=rng.choice([1, 32, 4096]))
+    return PE(graph, threading_=chosen, widths=widths), sinks, rng
+
+
+@pytest.mark.parametrize("block", range(8))
+def test_random_regions_deliver_the_same(block: int) -> None:
+    replicated = 0
+    for number in range(block * 15, block * 15 + 15):
+        pe, sinks, _ = random_pe(number)
+        replicated += len(pe.graph) > len(pe.program)
+        pe.start()
+        assert pe.wait(60), f"graph {number} does not end"
+        check(sinks, Interpreter(pe.program).run())
+    assert replicated > 3
+
+
+@pytest.mark.parametrize("block", range(4))
+def test_ports_may_change_around_and_inside_regions(block: int) -> None:
+    for number in range(block * 8, block * 8 + 8):
+        pe, sinks, rng = random_pe(number)
+        stop = threading.Event()
+        pe.start()
+        changer = threading.Thread(target=change_at_random, args=(pe, rng, stop))
+        changer.start()
+        try:
+            assert pe.wait(60), f"graph {number} does not end"
+        finally:
+            stop.set()
+            changer.join()
+        check(sinks, Interpreter(pe.program).run())
+
+
+def keyed_flow(width: int) -> tuple[pn.Flow, Any, Any]:
+    flow = pn.Flow("keyed")
+    rows = flow.source(range(5000)).map(lambda n: {"user": n * 7 % 13, "n": n})
+    with flow.parallel(width=width, by="user"):
+        seen = rows.key_by("user").scan(lambda count, t: (count + 1, {**t, "seen": count}), init=0, name="seen")
+        odd, even = seen.filter(lambda t: t["seen"] % 2, split=True)
+        pairs = odd.key_by("user").window(pn.tumbling(count=2)).aggregate(n=pn.sum("n"))
+    return flow, pairs.collect(), even.map(lambda t: t["n"]).collect()
+
+
+@models
+@pytest.mark.parametrize("width", [2, 3, 7])
+def test_a_region_by_key_with_two_exits(options: dict[str, Any], width: int) -> None:
+    single, pairs, even = keyed_flow(1)
+    pn.run(single, on="local")
+    flow, parallel_pairs, parallel_even = keyed_flow(width)
+    job = pn.run(flow, on="local", **options)
+    assert parallel_pairs == pairs
+    assert parallel_even == even
+    assert job.metrics().operators["seen"].received == 5000
+
+
+@models
+def test_punctuation_passes_once_and_in_place(options: dict[str, Any]) -> None:
+    flow = pn.Flow("marks")
+    numbers = flow.source(range(3000)).punctuate(lambda n: n % 100 == 99)
+    with flow.parallel(width=3):
+        kept = numbers.map(lambda n: n * 2).filter(lambda n: n % 3)
+    sums = kept.window(pn.tumbling(punctuation=True)).apply(sum).collect()
+    pn.run(flow, on="local", **options)
+    assert sums == [sum(2 * n for n in range(start, start + 100) if 2 * n % 3) for start in range(0, 3000, 100)]
+
+
+@models
+def test_what_keys_release_at_the_end(options: dict[str, Any]) -> None:
+    flow = pn.Flow("end")
+    with flow.parallel(width=4):
+        last = flow.source(range(1000)).key_by(lambda n: n % 50).window(pn.tumbling(count=7, partial=True))
+        out = last.apply(lambda key, tuples: (key, tuples)).collect()
+    pn.run(flow, on="local", **options)
+    for key in range(50):
+        mine = [tuples for k, tuples in out if k == key]
+        assert [n for tuples in mine for n in tuples] == list(range(key, 1000, 50))
+        assert [len(tuples) for tuples in mine] == [7, 7, 6]
+
+
+@models
+def test_an_error_in_a_channel_names_the_operator(options: dict[str, Any]) -> None:
+    flow = pn.Flow("error")
+    with flow.parallel(width=3):
+        out = flow.source(range(10_000)).map(lambda n: 10 // (n - 5000), name="divide").collect()
+    with pytest.raises(pn.OperatorError, match=r"divide.*\n?.*test_fission"):
+        pn.run(flow, on="local", **options)
+    assert out == [10 // (n - 5000) for n in range(len(out))]
+
+
+def test_a_key_that_cannot_be_read_names_the_operator() -> None:
+    flow = pn.Flow("error")
+    with flow.parallel(width=2, by="user"):
+        flow.source([{"user": 1}, {"name": 2}]).key_by("user").scan(lambda s, t: (s, t), init=0, name="keep").collect()
+    with pytest.raises(pn.OperatorError, match="keep"):
+        pn.run(flow, on="local")
+
+
+def test_what_cannot_be_replicated_says_why() -> None:
+    flow = pn.Flow("refused")
+    left = flow.source(range(10)).map(lambda n: n)
+    with flow.parallel(width=2):
+        left.map(lambda n: n + 1).union(left.filter(lambda n: n > 3)).map(lambda n: n).collect()
+    replicated = replicate(flow.graph())
+    assert len(replicated.graph) == len(flow.graph())
+    assert all("entry" in reason or "meet" in reason for reason in replicated.refused.values())
+    assert replicated.refused
+
+
+def test_keys_spread_over_channels() -> None:
+    for width in (2, 3, 8):
+        for keys in (range(1000), [f"user{n}" for n in range(1000)]):
+            counts = [0] * width
+            for key in keys:
+                counts[channel_of(key, width)] += 1
+            assert min(counts) > 1000 / width * 0.5
