@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,14 @@ def test_an_archive_without_its_head_is_made_again(home: Path) -> None:
     assert archive(java_options(str(home), ""), "ArchiveClassesAtExit") == path
 
 
-def test_another_java_has_another_archive_and_the_old_one_goes(home: Path) -> None:
+def test_another_java_has_another_archive_and_one_long_unused_goes(home: Path) -> None:
     old = archive(java_options(str(home), ""), "ArchiveClassesAtExit")
     old.write_bytes(b"\x01\x02\x03\x04 and more")
     (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
     assert archive(java_options(str(home), ""), "ArchiveClassesAtExit") != old
+    assert old.exists()  # another installation may be using it
+    os.utime(old, (0, 0))
+    java_options(str(home), "")
     assert not old.exists()
 
 

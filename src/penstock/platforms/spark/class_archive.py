@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 import zlib
 from pathlib import Path
 
 _OWN = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive")
+_KEPT = 30 * 24 * 3600  # seconds that the archive of another Java or Spark is left alone
 _QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no word about each class that cannot be kept
 
 
@@ -58,6 +60,6 @@ def _is_whole(archive: Path) -> bool:
 
 def _forget_others(archive: Path) -> None:
     for other in archive.parent.glob("spark-*.jsa"):
-        if other != archive:
-            with contextlib.suppress(OSError):
+        with contextlib.suppress(OSError):
+            if other != archive and time.time() - other.stat().st_mtime > _KEPT:
                 other.unlink()
