@@ -21,6 +21,7 @@ from penstock.graph.operations import Feedback
 from penstock.operators.base import Logic
 from penstock.runtime.port import Port
 from penstock.runtime.segment import Segment
+from penstock.runtime.turn import Turn
 from penstock.tuples import CHUNK
 
 if TYPE_CHECKING:
@@ -42,7 +43,7 @@ class Watched:
     loop: list[Port]  # the queues from here on, where what comes out of them may come back to another input
     look_at: int = MOST_HELD  # `segment.received` at which the input can first be overfull
 
-    def overfull(self) -> bool:
+    def overfull(self, turn: Turn) -> bool:
         """True while more than `MOST_HELD` tuples are held.
 
         Counting them may mean asking every key, so it is done only when enough tuples have come since the last count.
@@ -52,8 +53,11 @@ class Watched:
             return False
         lock = self.segment.lock
         assert lock is not None, "several sources meet here"
-        with lock:  # freed by the thread that holds it, when its turn is drained; we hold nothing else
+        turn.acquire(lock)  # freed by the thread that holds it, when its turn is drained; we hold nothing else
+        try:
             held, received = self.logic.backlog(self.port), self.segment.received
+        finally:
+            lock.release()
         self.look_at = received + MOST_HELD - held
         return held > MOST_HELD
 
@@ -102,7 +106,7 @@ class Pacer:
         if self._waiting:
             self.wake()
         for entry in watched:
-            if entry.overfull():
+            if entry.overfull(source.turn):
                 self._wait(source, entry)
 
     def _wait(self, source: SourceLoop, entry: Watched) -> None:
@@ -116,7 +120,7 @@ class Pacer:
                     self._condition.wait(_LOOK_AGAIN)  # freed by the next chunk of another source, or by its end
                 else:
                     break
-            if not entry.overfull():
+            if not entry.overfull(source.turn):
                 break
         with self._condition:
             self._waiting.discard(name)

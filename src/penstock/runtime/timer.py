@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
 from penstock.runtime.segment import Segment
@@ -61,8 +63,7 @@ class Timer:
         try:
             deadlines = []
             for segment in self.segments:
-                assert segment.lock is not None, "timed segments are always locked"
-                with segment.lock:
+                with self._locked(segment):
                     deadlines += [logic.deadline() for logic in segment.logics.values() if logic.timed]
         finally:
             self._pe.leave(self._turn)
@@ -78,8 +79,7 @@ class Timer:
             self._pe.leave(turn)
 
     def _tick(self, segment: Segment, now: float, turn: Turn) -> None:
-        assert segment.lock is not None, "timed segments are always locked"
-        with segment.lock:
+        with self._locked(segment):
             if segment.ended or segment.failed or not self._is_due(segment, now):
                 return
             try:
@@ -91,6 +91,15 @@ class Timer:
             finally:
                 turn.run_pending()  # under the lock, or a tuple could overtake what the tick released
         turn.drain()  # not under the lock: what goes back through a feedback loop may come to this segment again
+
+    @contextmanager
+    def _locked(self, segment: Segment) -> Iterator[None]:
+        assert segment.lock is not None, "timed segments are always locked"
+        self._turn.acquire(segment.lock)
+        try:
+            yield
+        finally:
+            segment.lock.release()
 
     @staticmethod
     def _is_due(segment: Segment, now: float) -> bool:

@@ -45,6 +45,8 @@ Item = list[Any] | Punctuation | Numbered
 
 # Operators that overflow may call for delivery from inside each other, this deep; below, their outputs just collect.
 _DEEPEST = 24
+# A thread that waits for a lock looks this often whether the run is abandoned.
+_LOOK_AGAIN = 0.050
 
 
 class Frame:
@@ -169,7 +171,7 @@ class Turn:
                 items = frame.pending.pop(heapq.heappop(frame.order))
                 segment = items[0][0].segment
                 if segment.lock is not None:
-                    segment.lock.acquire()  # freed by the thread that holds it, when its frame is drained
+                    self.acquire(segment.lock)
                     frame.held.append(segment.lock)
                 self._run_items(segment, items)
             else:
@@ -178,6 +180,16 @@ class Turn:
                     return
                 if not self._take_next(frame):
                     self._end_help(frame)
+
+    def acquire(self, lock: threading.Lock) -> None:
+        """Take the lock of a segment, which is freed by the thread that holds it, when its frame is drained.
+
+        That thread may be given up and never free it. So whoever waits leaves by itself once the run is abandoned.
+        """
+        if not lock.acquire(blocking=False):
+            while not lock.acquire(timeout=_LOOK_AGAIN):
+                if self.is_stopped():
+                    raise GivenUp
 
     @staticmethod
     def _release(frame: Frame) -> None:
@@ -313,7 +325,7 @@ class Turn:
         """Run what must go through `segment` before anything else, in the place of one of its carriers."""
         lock = segment.protection
         if lock is not None:
-            lock.acquire()  # freed by the thread that holds it, when its frame is drained
+            self.acquire(lock)
         try:
             try:
                 self._run_leftover(segment)
@@ -351,7 +363,7 @@ class Turn:
     def _run_mailbox(self, segment: Segment) -> None:
         lock = segment.lock
         if lock is not None:
-            lock.acquire()  # keeps the order of the mailbox; freed when what it held is delivered
+            self.acquire(lock)  # keeps the order of the mailbox
         try:
             while segment.mailbox:
                 item = segment.mailbox.popleft()
