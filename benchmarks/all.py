@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).parent
-BENCHMARKS = ["engines.py", "memory.py", "latency.py", "threading_models.py", "policies.py"]
+BENCHMARKS = ["engines.py", "memory.py", "latency.py", "threading_models.py", "policies.py", "pipelined_fission.py"]
 
 
 def main() -> None:

@@ -24,7 +24,7 @@ MADE_UP = partial(data.calls, 600)
 
 
 def with_name(call: dict[str, Any], customer: dict[str, str] | None) -> dict[str, Any]:
-    """A customer whose record has not come yet is unknown."""
+    """A caller who is no customer is unknown."""
     return {**call, "name": customer["name"] if customer is not None else "unknown"}
 
 
@@ -43,7 +43,9 @@ def build(
     customer_rows = flow.source(customers, name="Customers")
     records = flow.source(calls, name="Calls")
     unique = records.dedup("id", time=HOUR, on="ts", name="UniqueCalls")
-    enriched = unique.enrich(customer_rows, key="caller", table_key="number", with_=with_name, name="Enriched")
+    enriched = unique.enrich(
+        customer_rows, key="caller", table_key="number", with_=with_name, wait=True, name="Enriched"
+    )
     last_minutes = enriched.key_by("name").window(pn.sliding(time=5 * MINUTE, every=MINUTE, on="ts"))
     stats = last_minutes.aggregate(calls=pn.count(), average=pn.mean("length"), name="Stats")
     stats.sink(dashboard, name="Dashboard")

@@ -243,6 +243,16 @@ def test_enrich_keeps_the_latest_row_of_each_key() -> None:
     assert dict(out) == {1: "new", 2: "other", 3: None}
 
 
+def test_enrich_waits_for_the_whole_table_when_asked(run: Run) -> None:
+    flow = pn.Flow("enrich")
+    calls = flow.source([{"src": n % 7, "n": n} for n in range(500)])
+    rows = flow.source([{"id": n % 5, "row": n} for n in range(1000)])
+    joined = calls.enrich(rows, key="src", table_key="id", with_=lambda c, r: (c["n"], r and r["row"]), wait=True)
+    out = joined.collect()
+    run(flow)
+    assert out == [(n, 995 + n % 7 if n % 7 < 5 else None) for n in range(500)]
+
+
 def test_dynamic_filter_passes_what_is_in_its_set(run: Run) -> None:
     flow = pn.Flow("filter")
     control = flow.source([("remove", 9)])

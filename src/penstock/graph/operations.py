@@ -242,11 +242,15 @@ class Join(Operation):
 
 @dataclass(frozen=True, eq=False, kw_only=True)
 class Enrich(Operation):
-    """Joins each tuple of input 0 with the latest tuple of its key on input 1."""
+    """Joins each tuple of input 0 with the latest of its key on input 1; `waits` until that has ended, if asked."""
 
     verb: ClassVar[str] = "enrich"
     base_kind: ClassVar[Kind] = "partitioned"
     function: Function
+    waits: bool = False
+
+    def kind(self, keyed: bool) -> Kind:
+        return "stateful" if self.waits else self.base_kind  # what is held is let go in the order of the whole stream
 
     @property
     def inputs(self) -> int:

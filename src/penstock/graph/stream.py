@@ -277,20 +277,30 @@ class Stream(Generic[T]):
         key: KeySpec,
         table_key: KeySpec | None = None,
         with_: Callable[[T, Any], U] | None = None,
+        wait: bool = False,
         name: str | None = None,
     ) -> Stream[U]:
         """`with_(t, row)` for each tuple: `row` is the latest tuple of `table` with the same key, or None.
+
+        A table that ends, such as a file, can be waited for: with `wait=True` the tuples are held until all of it is
+        there. Otherwise a tuple may come before its row does: what two streams bring interleaves freely.
 
         >>> import penstock as pn
         >>> flow = pn.Flow()
         >>> names = flow.source([{"id": 1, "name": "Ada"}])
         >>> calls = flow.source([{"src": 1}, {"src": 2}])
-        >>> out = calls.enrich(names, key="src", table_key="id", with_=lambda c, n: (c["src"], n)).collect()
+        >>> named = calls.enrich(
+        ...     names, key="src", table_key="id", with_=lambda c, n: (c["src"], n and n["name"]), wait=True
+        ... )
+        >>> out = named.collect()
+        >>> _ = pn.run(flow, on="local")
+        >>> out
+        [(1, 'Ada'), (2, None)]
         """
         function = with_ if with_ is not None else _pair
         _require_callable(function, "enrich(with_=)")
         left, right = Key.of(key), Key.of(table_key if table_key is not None else key)
-        draft = self._add(ops.Enrich(function=function), table, name=name, keys=[left, right])
+        draft = self._add(ops.Enrich(function=function, waits=wait), table, name=name, keys=[left, right])
         return Stream(self.flow, Output(draft.index, 0))
 
     def barrier(self, *others: Stream[Any], name: str | None = None) -> Stream[tuple[Any, ...]]:

@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from penstock.compiler.regions import serves
 from penstock.graph import operations as ops
 from penstock.graph.graph import Graph, Node
 from penstock.graph.keys import Key
@@ -131,7 +132,7 @@ def _join_level(node: Node, above: list[Place], singles: dict[int, bool]) -> int
     if not _keyed(node):
         return None
     for place, entry in zip(_per_input(node, above), node.inputs, strict=True):
-        if place is None or place.key is None or entry.key is None or not _serves(place.key, entry.key):
+        if place is None or place.key is None or entry.key is None or not serves(place.key, entry.key):
             return None
     return at
 
@@ -144,11 +145,6 @@ def _per_input(node: Node, above: list[Place]) -> list[Place | None]:
         places = [next(rest) for _ in entry.streams]
         result.append(places[0] if all(place.key == places[0].key for place in places) else None)
     return result
-
-
-def _serves(placed: Key, wanted: Key) -> bool:
-    """Tuples placed by `placed` are where an operator keyed by `wanted` needs them."""
-    return placed == wanted or (bool(placed.names) and set(placed.names) <= set(wanted.names))
 
 
 def _open_level(node: Node, above: list[Place], singles: dict[int, bool]) -> int:
@@ -164,7 +160,7 @@ def _place_of(node: Node, at: int) -> Place:
     if not _keyed(node):
         return Place(levels, single=True)
     region = node.annotations.parallel
-    if region is not None and region.by is not None and node.key is not None and _serves(region.by, node.key):
+    if region is not None and region.by is not None and node.key is not None and serves(region.by, node.key):
         return Place(levels, node.key, region=region.region)
     if isinstance(node.operation, _FORWARDING) or (
         isinstance(node.operation, ops.Aggregate) and node.key is not None and node.key.names
