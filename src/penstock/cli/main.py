@@ -1,4 +1,4 @@
-"""The commands: `penstock run` and `penstock plan`."""
+"""The commands: `penstock run`, `penstock plan` and `penstock calibrate`."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.cli.program import load_flow
-from penstock.cli.progress import Progress, summary
+from penstock.cli.progress import Progress, duration, summary
 from penstock.errors import Cancelled, PenstockError, is_user_file
 from penstock.graph.annotations import THREADING_MODELS
-from penstock.platforms import launch
+from penstock.platforms import calibration, launch
 from penstock.runtime.policies import POLICIES
 
 # Exit codes: 1 a failing program, 2 a wrong call (click's own), 130 stopped by Ctrl-C, as shells expect.
@@ -105,6 +105,24 @@ def plan(program: str, on: str, cores: int | None, threading: str, code: bool, s
         _report(error, Console(stderr=True), show_traceback)
         sys.exit(FAILED)
     click.echo(explained.code() if code else str(explained))
+
+
+@cli.command()
+@click.option("--spark", is_flag=True, help="Measure Spark's stages and shuffles too, which starts Spark.")
+@click.option("--save", type=click.Path(dir_okay=False), default=None, help="Write it here, not to the user's cache.")
+@click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
+def calibrate(spark: bool, save: str | None, show_traceback: bool) -> None:
+    """Measure what handing tuples over costs on this machine, and keep it for plans."""
+    try:
+        found = calibration.calibrate(spark=spark)
+        kept = calibration.keep(found, None if save is None else Path(save))
+    except PenstockError as error:
+        _report(error, Console(stderr=True), show_traceback)
+        sys.exit(FAILED)
+    click.echo(f"{'boundary':<10}{'delta':>10}{'cp':>10}   per tuple, on {found.machine}")
+    for kind, boundary in found.boundaries.items():
+        click.echo(f"{kind:<10}{duration(boundary.delta):>10}{duration(boundary.cp):>10}")
+    click.echo(f"kept in {kept}" if kept is not None else "not kept: the cache folder cannot be written")
 
 
 def _report(error: PenstockError, console: Console, show_traceback: bool) -> None:

@@ -1,0 +1,129 @@
+"""Calibration: what a boundary costs a tuple on this machine, from throughputs (pipelined fission §5.3, eqs 15–19).
+
+The model has two costs that belong to the machine and not to the program: δ, for handing a tuple over, and c_p, for
+splitting and merging a stream. Here is the arithmetic, and the value that keeps the results; `platforms.calibration`
+does the measuring.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+from penstock.errors import PenstockError
+
+# From one operator to the next: in one thread; through a queue; to another process; to another Python worker of the
+# same Spark task; through a Spark shuffle.
+KINDS = ("call", "port", "process", "stage", "shuffle")
+_VERSION = 1
+
+
+def switching_cost(one_thread: float, two_threads: float) -> float:
+    """δ, from the throughputs of two equal operators run by one thread and by two (eq 17).
+
+    With two threads a tuple takes c + δ (eq 15), with one 2 · c (eq 16). Noise may make the result negative, which
+    means nothing: it is 0 then.
+
+    >>> cost, delta = 3e-6, 0.5e-6
+    >>> round(switching_cost(1 / (2 * cost), 1 / (cost + delta)) * 1e6, 6)
+    0.5
+    """
+    return max(0.0, 1 / two_threads - 1 / (2 * one_thread))
+
+
+def replication_cost(throughputs: Mapping[int, float]) -> float:
+    """c_p, from the throughputs of one costly operator in two or more different numbers of channels (eqs 18, 19).
+
+    With n channels a tuple takes T(n) = (2δ + c) / n + c_p · log₂ n (eq 18), so n · T(n) is a constant plus
+    c_p · n · log₂ n: c_p is the slope of a line. With two numbers of channels that is eq 19, whose denominator should
+    read log₂(n₁) / n₂ − log₂(n₂) / n₁; with more it is the line of least squares.
+
+    >>> def throughput(n, work=10e-6, cp=0.2e-6):
+    ...     return 1 / (work / n + cp * math.log2(n))
+    >>> round(replication_cost({1: throughput(1), 2: throughput(2)}) * 1e6, 6)
+    0.2
+    >>> round(replication_cost({n: throughput(n) for n in (2, 3, 8)}) * 1e6, 6)
+    0.2
+    """
+    if len(throughputs) < 2:
+        raise ValueError("the cost of replication needs throughputs with two different numbers of channels")
+    across = [n * math.log2(n) for n in throughputs]
+    up = [n / throughput for n, throughput in throughputs.items()]
+    middle_across, middle_up = sum(across) / len(across), sum(up) / len(up)
+    rise = sum((x - middle_across) * (y - middle_up) for x, y in zip(across, up, strict=True))
+    return max(0.0, rise / sum((x - middle_across) ** 2 for x in across))
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """Seconds per tuple: `delta` for handing it over, on each side; `cp` for splitting and merging in two channels."""
+
+    delta: float
+    cp: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("delta", "cp"):
+            value = getattr(self, name)
+            if not isinstance(value, int | float) or not 0 <= value < math.inf:
+                raise ValueError(f"{name} of a boundary must be a time in seconds, not {value!r}")
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """What each kind of boundary costs on one machine; kinds that were not measured cost what `DEFAULTS` says.
+
+    >>> calibration = Calibration({"port": Boundary(delta=1e-6, cp=5e-7)}, machine="mine")
+    >>> calibration["port"].delta
+    1e-06
+    >>> Calibration.from_json(calibration.to_json()) == calibration
+    True
+    """
+
+    boundaries: Mapping[str, Boundary]
+    machine: str = ""
+
+    def __getitem__(self, kind: str) -> Boundary:
+        return self.boundaries[kind] if kind in self.boundaries else DEFAULTS[kind]
+
+    def to_json(self) -> str:
+        """This calibration as JSON text."""
+        boundaries = {kind: asdict(boundary) for kind, boundary in self.boundaries.items()}
+        return json.dumps(
+            {"penstock_calibration": _VERSION, "machine": self.machine, "boundaries": boundaries}, indent=2
+        )
+
+    @staticmethod
+    def from_json(text: str) -> Calibration:
+        """The calibration that `to_json` wrote."""
+        try:
+            data = json.loads(text)
+            if data["penstock_calibration"] != _VERSION:
+                raise PenstockError(f"this calibration has version {data['penstock_calibration']}, expected {_VERSION}")
+            boundaries = {kind: Boundary(**values) for kind, values in data["boundaries"].items()}
+            if unknown := sorted(set(boundaries) - set(KINDS)):
+                raise PenstockError(f"there is no boundary of the kind {unknown[0]!r}; there are {', '.join(KINDS)}")
+            return Calibration(boundaries, str(data["machine"]))
+        except (AttributeError, KeyError, TypeError, ValueError) as error:
+            raise PenstockError(f"this is no Penstock calibration: {type(error).__name__}: {error}") from error
+
+    def save(self, path: str | Path) -> None:
+        """Write the calibration to a JSON file."""
+        Path(path).write_text(self.to_json() + "\n", encoding="utf-8")
+
+    @staticmethod
+    def load(path: str | Path) -> Calibration:
+        """Read a calibration from a JSON file."""
+        return Calibration.from_json(Path(path).read_text(encoding="utf-8"))
+
+
+# Measured with `penstock calibrate --spark` on a machine of two cores with CPython 3.11.
+DEFAULTS: Mapping[str, Boundary] = {
+    "call": Boundary(0.008e-6),
+    "port": Boundary(0.05e-6, 0.17e-6),
+    "process": Boundary(0.06e-6, 0.04e-6),
+    "stage": Boundary(0.45e-6),
+    "shuffle": Boundary(0.4e-6, 0.75e-6),
+}
