@@ -52,6 +52,7 @@ from penstock.operators.aggregates import (
 from penstock.optimizer.profile import Profile
 from penstock.platforms.job import Job, JobMetrics
 from penstock.platforms.launch import plan, run, submit
+from penstock.platforms.profiling import profile
 from penstock.platforms.spark import connectors as spark
 from penstock.runtime.policies import Policy
 from penstock.tuples import DeadLetter, Punctuation
@@ -103,6 +104,7 @@ __all__ = [
     "mean",
     "min",
     "plan",
+    "profile",
     "run",
     "session",
     "sliding",

@@ -178,7 +178,8 @@ class IteratorSource(PulledSource):
         if offset != self._position or _is_consumed(self.iterator):  # maybe by another source given the same iterator
             raise self._used_up()
         _mark_consumed(self.iterator)
-        self._start(self.iterator)
+        peeked = _peeked.pop(id(self.iterator), None)
+        self._start(self.iterator if peeked is None else peeked.all())
 
     def skip(self, count: int) -> None:
         """Go on behind the first `count` tuples: they were read by an earlier process that ran the same program."""
@@ -193,6 +194,52 @@ class IteratorSource(PulledSource):
             f"this source reads a {kind}, which was already read and cannot be read again; "
             f"pass a list, or a function that returns a new {kind}, to run the flow more than once"
         )
+
+
+class _Peeked:
+    """What was read of an iterator before its run: the tuples, and the error that ended them, if one did."""
+
+    def __init__(self, iterator: Iterator[Any]) -> None:
+        self.iterator = iterator  # kept alive, so that its id stays its own
+        self.tuples: list[Any] = []
+        self.fault: Exception | None = None
+
+    def all(self) -> Iterator[Any]:
+        """All tuples of the iterator."""
+        yield from self.tuples
+        self.tuples = []
+        if self.fault is not None:
+            raise self.fault
+        yield from self.iterator
+
+
+_peeked: dict[int, _Peeked] = {}
+
+
+def peek(iterator: Iterator[Any], count: int, seconds: float = math.inf) -> list[Any]:
+    """The first `count` tuples of an iterator, or what it gives within `seconds`; whoever runs it next gets them too.
+
+    May block as long as the iterator does. An error of the iterator's ends the tuples here, and is raised in the run.
+
+    >>> from penstock.connectors.base import as_source
+    >>> numbers = iter(range(5))
+    >>> peek(numbers, 2), peek(numbers, 3)
+    ([0, 1], [0, 1, 2])
+    >>> as_source(numbers).read(0, 10).tuples
+    [0, 1, 2, 3, 4]
+    """
+    if _is_consumed(iterator):
+        raise IteratorSource(iterator)._used_up()
+    kept = _peeked.setdefault(id(iterator), _Peeked(iterator))
+    limit = time.monotonic() + seconds
+    try:
+        while len(kept.tuples) < count and kept.fault is None and time.monotonic() < limit:
+            kept.tuples.append(next(iterator))
+    except StopIteration:
+        pass
+    except Exception as error:
+        kept.fault = error
+    return kept.tuples[:count]
 
 
 # Which iterators were read, by id, so that a second run notices although it wraps the iterator anew. An iterator that

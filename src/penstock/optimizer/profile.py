@@ -17,12 +17,14 @@ class OperatorProfile:
     """Measurements of one operator, from the chunks that were sampled.
 
     `cost` is seconds per tuple received (for a source: per tuple it gave), `selectivity` tuples sent per tuple
-    received, `samples` the number of tuples behind both.
+    received, `samples` the number of tuples behind both. `free` is the part of the cost during which other threads may
+    run Python code, None where nobody knows.
     """
 
     cost: float
     selectivity: float
     samples: int
+    free: float | None = None
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,137 @@
+"""Profiling before a run: it measures, delivers nothing, and takes nothing away."""
+
+from __future__ import annotations
+
+import itertools
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as pn
+
+
+def test_sinks_get_nothing_and_sources_lose_nothing(tmp_path: Path) -> None:
+    (tmp_path / "in.txt").write_text("".join(f"{n}\n" for n in range(500)))
+    written = tmp_path / "out.jsonl"
+    flow = pn.Flow("files")
+    numbers = flow.source(pn.files.lines(tmp_path / "in.txt"), name="lines").map(int, name="int")
+    numbers.sink(pn.files.write(written))
+    numbers.sink(lambda n: pytest.fail("a sink was called") if n < 0 or not running else None)
+    collected = numbers.collect()
+    running = False
+    profile = pn.profile(flow, tuples=100)
+    assert not written.exists()
+    assert collected == []
+    assert profile.operators["int"].samples == 100
+    assert set(profile.operators) == {node.name for node in flow.graph()}
+    running = True
+    pn.run(flow, on="local")
+    assert collected == list(range(500))
+
+
+def test_an_iterator_is_replayed(tmp_path: Path) -> None:
+    flow = pn.Flow("once")
+    out = flow.source(n for n in range(1000)).map(abs).collect()
+    pn.profile(flow, tuples=10)
+    pn.profile(flow, tuples=300)
+    pn.run(flow, on="local")
+    assert out == list(range(1000))
+    with pytest.raises(pn.FlowError, match="already read"):
+        pn.profile(flow)
+
+
+def test_an_error_of_an_iterator_comes_in_the_run() -> None:
+    def broken() -> Iterator[int]:
+        yield from range(5)
+        raise RuntimeError("the feed broke")
+
+    flow = pn.Flow("broken")
+    out = flow.source(broken()).collect()
+    pn.profile(flow)
+    assert out == []
+    with pytest.raises(pn.PenstockError, match="the feed broke"):
+        pn.run(flow, on="local")
+    assert out == [0, 1, 2, 3, 4]
+
+
+class Queue(pn.Source):
+    """A source that forgets what was committed, and counts who asks for that."""
+
+    def __init__(self, replayable: bool) -> None:
+        self.replayable = replayable
+        self.commits = 0
+
+    def initial(self) -> Any:
+        return 0
+
+    def read(self, offset: Any, limit: int) -> pn.Batch:
+        end = min(200, offset + limit)
+        return pn.Batch(list(range(offset, end)), end, done=end == 200)
+
+    def commit(self, offset: Any) -> None:
+        self.commits += 1
+
+
+def test_nothing_is_committed() -> None:
+    queue = Queue(replayable=True)
+    flow = pn.Flow("queue")
+    out = flow.source(queue).collect()
+    pn.profile(flow)
+    assert queue.commits == 0
+    pn.run(flow, on="local")
+    assert len(out) == 200
+
+
+def test_what_cannot_be_read_twice_is_refused() -> None:
+    flow = pn.Flow("queue")
+    flow.source(Queue(replayable=False), name="orders").collect()
+    with pytest.raises(pn.PlatformError, match=r"'orders'.*cannot be read twice"):
+        pn.profile(flow)
+
+
+def test_endless_and_blocked_sources_end() -> None:
+    flow = pn.Flow("endless")
+    flow.source(itertools.count, name="numbers").map(abs).collect()
+    assert pn.profile(flow, tuples=50).operators["numbers"].samples == 50
+
+    gate = threading.Event()
+
+    def blocked() -> Iterator[int]:
+        yield 1
+        gate.wait()
+
+    flow = pn.Flow("blocked")
+    flow.source(blocked, name="blocked").map(abs, name="abs").collect()
+    try:
+        assert pn.profile(flow, seconds=0.05).operators["abs"].selectivity == 1
+    finally:
+        gate.set()
+
+
+def test_windows_that_speak_between_tuples_are_counted() -> None:
+    flow = pn.Flow("windows")
+    sums = flow.source(range(1000)).window(pn.tumbling(count=10)).aggregate(name="sums", n=pn.count())
+    per_key = flow.source(range(1000)).key_by(lambda n: n % 50).window(pn.tumbling(count=7, partial=True))
+    per_key.apply(lambda key, tuples: key, name="weeks").map(abs).collect()
+    sums.collect()
+    operators = pn.profile(flow).operators
+    assert operators["sums"].selectivity == 0.1
+    assert operators["weeks"].selectivity == 0.15
+
+
+@pytest.mark.parametrize("options", [{"tuples": 0}, {"tuples": 1.5}, {"seconds": 0}])
+def test_wrong_options(options: dict[str, Any]) -> None:
+    flow = pn.Flow("any")
+    flow.source([1]).collect()
+    with pytest.raises(pn.PlatformError):
+        pn.profile(flow, **options)
+
+
+def test_a_failing_operator_is_named() -> None:
+    flow = pn.Flow("failing")
+    flow.source([0]).map(lambda n: 1 // n, name="inverse").collect()
+    with pytest.raises(pn.OperatorError, match="inverse"):
+        pn.profile(flow)
