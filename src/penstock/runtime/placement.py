@@ -150,12 +150,12 @@ def _work_off(pe: PE, wiring: Wiring, segment: Segment) -> None:
     """Run what was left for `segment` in the place of one of its carriers."""
     if not (segment.old or segment.leftover):
         return
-    carrier = wiring.carriers_of(segment)[0]
+    carrier = next(iter(wiring.carriers_of(segment)), None)
     turn = pe.make_turn()
     try:
         # Also after an error: it came before whatever failed since.
         while (segment.old or segment.leftover) and not pe.abandoned:
-            if isinstance(carrier, Port):
+            if carrier is None or isinstance(carrier, Port):
                 _run_as_consumer(pe, carrier, segment, turn)
             else:
                 source = next(source for source in pe.sources if source.segment.plan.root == carrier)
@@ -166,15 +166,16 @@ def _work_off(pe: PE, wiring: Wiring, segment: Segment) -> None:
         pe.forget_turn(turn)
 
 
-def _run_as_consumer(pe: PE, port: Port, segment: Segment, turn: Turn) -> None:
-    if not port.try_consume():
+def _run_as_consumer(pe: PE, port: Port | None, segment: Segment, turn: Turn) -> None:
+    if port is not None and not port.try_consume():
         time.sleep(_PAUSE)  # whoever has the flag may come to the segment itself
         return
     pe.enter(turn)
     try:
         turn.run_leftover(segment)
     finally:
-        port.release_consumer()
+        if port is not None:
+            port.release_consumer()
         turn.deliver_feedback()
         pe.after_items()
         pe.leave(turn)

@@ -97,8 +97,11 @@ class Wiring:
         return list(found.values())
 
     @staticmethod
-    def _walk(segment: Segment, at_port: Callable[[Port], object]) -> list[Segment]:
-        """The segments that whoever starts at `segment` runs itself; tells `at_port` of the queues it meets."""
+    def _walk(segment: Segment, at_port: Callable[[Port], object], goes_back: bool = True) -> list[Segment]:
+        """The segments that whoever starts at `segment` runs itself; tells `at_port` of the queues it meets.
+
+        `goes_back`: also what it runs by delivering feedback.
+        """
         pending, seen = [segment], {segment.index}
         walked = []
         while pending:
@@ -108,16 +111,22 @@ class Wiring:
                 for target in outlet.targets:
                     if target.queue is not None:
                         at_port(target.queue)
-                    elif target.segment.index not in seen:
+                    elif target.segment.index not in seen and (goes_back or not target.segment.is_feedback):
                         seen.add(target.segment.index)
                         pending.append(target.segment)
         return walked
 
     def carriers_of(self, segment: Segment) -> list[Port | int]:
-        """Who runs `segment`: ports, and sources by their node."""
-        starts: list[tuple[Port | int, Segment]] = [(port, port.entry.segment) for port in self.ports.values()]
-        starts += [(root.plan.root, root) for root in self.segments if root.root.is_source]
-        return [carrier for carrier, start in starts if segment in self._walk(start, lambda _: None)]
+        """Who runs `segment` while it has its flag or carrying lock: ports, and sources by their node.
+
+        Feedback behind a port is delivered without the flag. A segment that is reached in no other way has no carrier,
+        but then it has a lock (`runtime.locks`).
+        """
+        starts: list[tuple[Port | int, Segment, bool]] = [
+            (port, port.entry.segment, False) for port in self.ports.values()
+        ]
+        starts += [(root.plan.root, root, True) for root in self.segments if root.root.is_source]
+        return [carrier for carrier, start, back in starts if segment in self._walk(start, lambda _: None, back)]
 
     def _take_over(self) -> list[Segment]:
         """Carry over how far each input has ended, and what waits in feedback mailboxes."""
