@@ -14,6 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.compiler.regions import ParallelRegion, find_regions
+from penstock.errors import FlowError
 from penstock.graph.graph import Graph, Input, Node, Output
 from penstock.graph.operations import Deal, Gather, Process, Punctuate
 from penstock.graph.operator import Operator
@@ -47,6 +48,18 @@ def replicate(graph: Graph, widths: Mapping[int, int] | None = None) -> Replicat
     if not wanted:
         return Replicated(graph, tuple(range(len(graph))), frozenset(), refused)
     return _Rewriter(graph, wanted).run(refused)
+
+
+def replicate_parts(graph: Graph, parts: Sequence[tuple[ParallelRegion, int]]) -> Replicated:
+    """Replicate these regions, or parts of regions, and no others: each in so many channels."""
+    wanted = [(region, width) for region, width in parts if width > 1]
+    for region, _ in wanted:
+        reason = why_single(graph, region)
+        if reason is not None:
+            raise FlowError(f"the region at '{graph.nodes[region.entry].name}' cannot be replicated: {reason}")
+    if not wanted:
+        return Replicated(graph, tuple(range(len(graph))), frozenset(), {})
+    return _Rewriter(graph, wanted).run({})
 
 
 def why_single(graph: Graph, region: ParallelRegion) -> str | None:

@@ -67,6 +67,28 @@ def find_regions(graph: Graph) -> Regions:
     return Regions(regions, finder.of_node, finder.alone)
 
 
+def part_of(graph: Graph, nodes: Iterable[int]) -> ParallelRegion:
+    """`nodes`, which are a region of `graph` or a part of one, as a region; raises `FlowError` where they are none.
+
+    >>> import penstock as pn
+    >>> flow = pn.Flow()
+    >>> _ = flow.source([{}]).filter(bool).key_by("a").scan(lambda n, t: (n, t), init=0).map(str).collect()
+    >>> graph = flow.graph()
+    >>> part_of(graph, [1, 2]).key, part_of(graph, [3]).key
+    (Key(names=('a',), function=None), None)
+    """
+    wanted = set(nodes)
+    finder = _Finder(graph)
+    for index in graph.topological:
+        if index in wanted:
+            finder.visit(graph.nodes[index])
+    if len(finder.regions) != 1 or finder.alone:
+        names = ", ".join(f"'{graph.nodes[index].name}'" for index in sorted(wanted))
+        reason = "".join(f": {graph.nodes[index].name}: {reason}" for index, reason in finder.alone.items())
+        raise FlowError(f"{names} cannot be replicated together{reason}")
+    return finder.regions[0]
+
+
 class _Finder:
     def __init__(self, graph: Graph) -> None:
         self.graph = graph

@@ -171,12 +171,12 @@ class IteratorSource(PulledSource):
 
     def initial(self) -> Offset:
         if _is_consumed(self.iterator):
-            raise self._used_up()
+            raise _used_up(self.iterator)
         return 0
 
     def _go_to(self, offset: int) -> None:
         if offset != self._position or _is_consumed(self.iterator):  # maybe by another source given the same iterator
-            raise self._used_up()
+            raise _used_up(self.iterator)
         _mark_consumed(self.iterator)
         peeked = _peeked.pop(id(self.iterator), None)
         self._start(self.iterator if peeked is None else peeked.all())
@@ -188,12 +188,13 @@ class IteratorSource(PulledSource):
         deque(islice(self._iterator, count), maxlen=0)
         self._position = count
 
-    def _used_up(self) -> FlowError:
-        kind = type(self.iterator).__name__
-        return FlowError(
-            f"this source reads a {kind}, which was already read and cannot be read again; "
-            f"pass a list, or a function that returns a new {kind}, to run the flow more than once"
-        )
+
+def _used_up(iterator: object) -> FlowError:
+    kind = type(iterator).__name__
+    return FlowError(
+        f"this source reads a {kind}, which was already read and cannot be read again; "
+        f"pass a list, or a function that returns a new {kind}, to run the flow more than once"
+    )
 
 
 class _Peeked:
@@ -229,7 +230,7 @@ def peek(iterator: Iterator[Any], count: int, seconds: float = math.inf) -> list
     [0, 1, 2, 3, 4]
     """
     if _is_consumed(iterator):
-        raise IteratorSource(iterator)._used_up()
+        raise _used_up(iterator)
     kept = _peeked.setdefault(id(iterator), _Peeked(iterator))
     limit = time.monotonic() + seconds
     try:

@@ -164,7 +164,7 @@ def _measure(pe: PE) -> Profile:
 
 
 def _sent(pe: PE, node: Node, entered: dict[int, int]) -> int | None:
-    """What `node` sent in all, also between tuples, where that is counted: at the entries of segments it alone feeds."""
+    """What `node` sent in all, also between tuples, where it is counted: at the entries of segments it alone feeds."""
     total = 0
     for port in range(node.operation.outputs):
         readers = pe.graph.readers(node.index, port)

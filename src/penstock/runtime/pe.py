@@ -23,7 +23,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.clock import Clock, SystemClock
-from penstock.compiler.fission import replicate
+from penstock.compiler.fission import Replicated, replicate
 from penstock.compiler.segments import Segments
 from penstock.connectors.base import as_source
 from penstock.errors import Cancelled, PenstockError
@@ -78,9 +78,10 @@ class PE:
         latency: bool = False,
         port_class: type[Port] = Port,
         widths: Mapping[int, int] | None = None,
+        replicated: Replicated | None = None,
     ) -> None:
         self.program = graph  # as the user wrote it
-        self.replicated = replicate(graph, widths)
+        self.replicated = replicated if replicated is not None else replicate(graph, widths)
         graph = self.replicated.graph
         self.graph = graph
         self.clock: Clock = clock if clock is not None else SystemClock()
