@@ -166,7 +166,7 @@ def cases(full: bool) -> dict[str, list[Case]]:
         name = f"10 pipelines of 100, {count:,} flops"
         found["mixed"].append(Case(name, side_by_side(10, 100), flops(count), tuples * times, few, dedicated=full))
     found["waiting"] = [
-        Case("pipeline of 100, 1 ms waits", pipeline(100), waiting(0.001), 64 * times, many),
+        Case("pipeline of 100, 1 ms waits", pipeline(100), waiting(0.001), 128 * times, many),
         Case("1,000 side by side, 1 ms waits", side_by_side(1000), waiting(0.001), 5000 * times, many),
     ]
     return found

@@ -31,7 +31,7 @@ import heapq
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.runtime.ending import GivenUp
@@ -303,7 +303,19 @@ class Turn:
 
     # --------------------------------------------------------------------------------------------------- segments
 
-    def _run_items(self, segment: Segment, items: list[tuple[Entry, Item]]) -> None:
+    def run_item(self, entry: Entry, item: Item, born: float) -> None:
+        """Run one item of a port; most go straight through a segment that nobody else can reach, into other queues."""
+        frame, segment = self._frame, entry.segment
+        frame.born = born
+        if segment.lock is None:
+            self._run_items(segment, ((entry, item),))
+            if not frame.order and not frame.blocked:
+                return
+        else:
+            self.push(entry, item)
+        self.run_pending()
+
+    def _run_items(self, segment: Segment, items: Iterable[tuple[Entry, Item]]) -> None:
         for target, item in items:
             if segment.failed:  # what comes after the tuple that failed is not to be processed
                 return

@@ -67,9 +67,7 @@ class PortThread:
                 if queued is None:
                     break
                 helped = turn.helped
-                turn.born(queued.born)
-                turn.push(port.entry, queued.item)
-                turn.run_pending()
+                turn.run_item(port.entry, queued.item, queued.born)
                 ended, now = now, time.perf_counter()
                 port.note_run(
                     len(queued.item) if isinstance(queued.item, list) else 0,
