@@ -95,6 +95,8 @@ def test_a_run_ends_by_itself_and_closes_everything_once(options: dict[str, Any]
 class SlowEnd(pn.Operator):
     """Takes longer over the end of the stream than a stopped run waits for a thread."""
 
+    outputs = 0
+
     def __init__(self, ended: list[str]) -> None:
         type(self).ended = ended  # type: ignore[attr-defined]
 
@@ -111,7 +113,7 @@ class SlowEnd(pn.Operator):
 def test_an_operator_may_take_its_time_over_the_end_of_the_stream(model: str) -> None:
     ended: list[str] = []
     flow = pn.Flow("slow")
-    flow.source(range(3)).process(SlowEnd(ended)).collect()
+    flow.source(range(3)).process(SlowEnd(ended))  # nothing follows: it is the last one that ends
     pn.run(flow, on="local", threading=model)
     assert ended == ["ended"]
 
