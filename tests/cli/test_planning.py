@@ -9,6 +9,7 @@ from click.testing import CliRunner, Result
 
 from penstock.cli.main import FAILED, cli
 from penstock.optimizer.calibrate import Boundary, Calibration
+from penstock.optimizer.profile import OperatorProfile, Profile
 from penstock.platforms import calibration
 
 
@@ -38,3 +39,51 @@ def test_a_calibration_that_cannot_be_written_is_an_error(tmp_path: Path) -> Non
     result = _call("calibrate", "--save", tmp_path / "file" / "below.json")
     assert result.exit_code == FAILED
     assert "cannot be written" in result.stderr
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Path:
+    path = tmp_path / "program.py"
+    path.write_text(
+        "import penstock as pn\n"
+        "flow = pn.Flow('squares')\n"
+        "numbers = flow.source(range(3000), name='numbers')\n"
+        "numbers.map_batch(lambda ns: [n * n for n in ns], name='square').sink(print, name='out')\n"
+    )
+    return path
+
+
+def test_a_plan_by_a_profile_that_is_measured(program: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
+    result = _call("plan", program, "--profile", "--cores", "4", "--no-gil", "--picture", picture)
+    assert result.exit_code == 0, result.stderr
+    assert "expected:" in result.stdout
+    assert "on 4 cores" in result.stdout
+    assert "region 1:" in result.stdout
+    assert "\n9\n" not in result.stdout  # nothing was delivered
+    assert picture.read_text(encoding="utf-8").startswith("<svg")
+
+
+def test_a_plan_by_a_saved_profile_is_run(program: Path, tmp_path: Path) -> None:
+    costs = {"numbers": 1e-7, "square": 2e-5, "out": 1e-7}
+    profile = Profile("squares", {name: OperatorProfile(cost, 1.0, 9) for name, cost in costs.items()})
+    profile.save(tmp_path / "profile.json")
+    planned = ["plan", program, "--profile-from", tmp_path / "profile.json", "--cores", "3"]
+    assert "3 copies, dealt in turn" in _call(*planned).stdout
+    result = _call(*planned, "--json")
+    assert result.exit_code == 0, result.stderr
+    (tmp_path / "plan.json").write_text(result.stdout, encoding="utf-8")
+    done = _call("run", program, "--on", "local", "--plan-from", tmp_path / "plan.json", "--operators")
+    assert done.exit_code == 0, done.stderr
+    assert done.stdout.split() == [str(n * n) for n in range(3000)]
+    assert "square[2]" in done.stderr  # the queue of the third copy
+
+
+def test_wrong_profiles_and_plans(program: Path, tmp_path: Path) -> None:
+    bad = tmp_path / "bad.json"
+    bad.write_text("{}")
+    assert "no Penstock profile" in _call("plan", program, "--profile-from", bad).stderr
+    assert "no Penstock plan" in _call("run", program, "--on", "local", "--plan-from", bad).stderr
+    assert _call("plan", program, "--profile-from", tmp_path / "nowhere.json").exit_code == 2
+    assert _call("plan", program, "--profile-from", bad, "--profile").exit_code == 2
+    assert _call("plan", program, "--on", "spark", "--json").exit_code == 2

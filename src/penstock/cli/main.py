@@ -13,13 +13,17 @@ from rich.text import Text
 
 from penstock.cli.program import load_flow
 from penstock.cli.progress import Progress, duration, summary
+from penstock.compiler.plan import Plan
 from penstock.errors import Cancelled, PenstockError, is_user_file
 from penstock.graph.annotations import THREADING_MODELS
+from penstock.optimizer.profile import Profile
 from penstock.platforms import calibration, launch
+from penstock.platforms.profiling import profile
 from penstock.runtime.policies import POLICIES
 
 # Exit codes: 1 a failing program, 2 a wrong call (click's own), 130 stopped by Ctrl-C, as shells expect.
 FAILED, INTERRUPTED = 1, 130
+_FILE = click.Path(exists=True, dir_okay=False)
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -39,6 +43,7 @@ def cli() -> None:
 @click.option("--checkpoint", type=click.Path(file_okay=False), default=None, help="Folder to go on from (Spark).")
 @click.option("--trigger", default=None, help="How often a batch starts, such as 1s (Spark).")
 @click.option("--spark-log", "log", default=None, help="Show Spark's own log at this level, such as WARN.")
+@click.option("--plan-from", type=_FILE, default=None, help="Run by a plan saved with penstock plan --json (local).")
 @click.option("--plan", "show_plan", is_flag=True, help="Print the plan before running.")
 @click.option("--operators", is_flag=True, help="Print what each operator did and cost.")
 @click.option("--save-profile", type=click.Path(dir_okay=False), default=None, help="Write the profile as JSON.")
@@ -54,6 +59,7 @@ def run(
     checkpoint: str | None,
     trigger: str | None,
     log: str | None,
+    plan_from: str | None,
     show_plan: bool,
     operators: bool,
     save_profile: str | None,
@@ -66,6 +72,8 @@ def run(
     job = None
     try:
         flow = load_flow(program)
+        if plan_from is not None:
+            options["plan"] = Plan.from_json(Path(plan_from).read_text(encoding="utf-8"), flow)
         job = launch.submit(flow, on=on, **{key: value for key, value in options.items() if value is not None})
         if show_plan:
             click.echo(str(job.plan) + "\n")
@@ -95,12 +103,43 @@ def run(
 @click.option("--on", type=click.Choice(launch.PLATFORMS), default="local", show_default=True, help="Platform.")
 @click.option("--cores", type=int, default=None, help="Plan for this many cores.")
 @click.option("--threading", type=click.Choice(THREADING_MODELS), default="auto", help="Threading model (local).")
+@click.option("--profile", "measure", is_flag=True, help="Measure the first tuples of the sources, and plan by that.")
+@click.option("--profile-from", type=_FILE, default=None, help="Plan by a saved profile.")
+@click.option("--gil/--no-gil", default=None, help="Plan for a Python with or without a GIL; as this one by default.")
 @click.option("--code", is_flag=True, help="Show the generated functions.")
+@click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, for penstock run --plan-from.")
+@click.option("--picture", type=click.Path(dir_okay=False), default=None, help="Draw the plan into an SVG file.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
-def plan(program: str, on: str, cores: int | None, threading: str, code: bool, show_traceback: bool) -> None:
+def plan(
+    program: str,
+    on: str,
+    cores: int | None,
+    threading: str,
+    measure: bool,
+    profile_from: str | None,
+    gil: bool | None,
+    code: bool,
+    as_json: bool,
+    picture: str | None,
+    show_traceback: bool,
+) -> None:
     """Explain how the flow in FILE would run."""
+    if measure and profile_from is not None:
+        raise click.UsageError("--profile measures, --profile-from reads: choose one")
+    if (as_json or picture is not None) and on != "local":
+        raise click.UsageError("--json and --picture are for --on local")
     try:
-        explained = launch.plan(load_flow(program), cores=cores, on=on, threading=threading)
+        flow = load_flow(program)
+        found = profile(flow) if measure else None
+        if profile_from is not None:
+            found = Profile.load(profile_from)
+        explained = launch.plan(flow, cores=cores, on=on, threading=threading, profile=found, gil=gil)
+        if isinstance(explained, Plan):
+            if picture is not None:
+                Path(picture).write_text(explained.picture(), encoding="utf-8")
+            if as_json:
+                click.echo(explained.to_json())
+                return
     except PenstockError as error:
         _report(error, Console(stderr=True), show_traceback)
         sys.exit(FAILED)

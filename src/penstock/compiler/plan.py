@@ -5,7 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
+from penstock.compiler.layout_text import layout_lines
+from penstock.compiler.physical import Physical
+from penstock.compiler.picture import picture
+from penstock.compiler.plan_json import plan_from_json, plan_to_json
 from penstock.compiler.segments import SegmentPlan, Segments
+from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph, Node, Target
 
 
@@ -22,6 +27,7 @@ class Plan:
     threads: int = 0  # of the scheduler
     refused: Mapping[int, str] = field(default_factory=dict)  # regions that stay single, by their entry, and why
     written: Graph | None = None  # as the user wrote it, where regions were replicated
+    physical: Physical | None = None  # regions and pipelines by a profile
 
     @property
     def program(self) -> Graph:
@@ -29,7 +35,8 @@ class Plan:
         return self.graph if self.written is None else self.written
 
     def __str__(self) -> str:
-        return "\n".join([*_headline(self), "", *_body(self), "", *_footer(self)])
+        layout = [] if self.physical is None else [*layout_lines(self.program, self.physical), ""]
+        return "\n".join([*_headline(self), "", *layout, *_body(self), "", *_footer(self)])
 
     def code(self) -> str:
         """The source text of every generated function."""
@@ -38,6 +45,27 @@ class Plan:
             names = ", ".join(self.graph.nodes[index].name for index in plan.nodes)
             parts += [f"# segment {plan.index}: {names}", *self._texts(plan.index)]
         return "\n".join(parts)
+
+    def to_json(self) -> str:
+        """This plan as JSON text."""
+        return plan_to_json(self)
+
+    @staticmethod
+    def from_json(text: str, graph: Graph | Flow) -> Plan:
+        """The plan that `to_json` wrote, for the flow it was made of, or its graph.
+
+        >>> import penstock as pn
+        >>> flow = pn.Flow("any")
+        >>> _ = flow.source([1]).map(abs).collect()
+        >>> plan = pn.plan(flow)
+        >>> str(Plan.from_json(plan.to_json(), flow)) == str(plan)
+        True
+        """
+        return plan_from_json(text, graph.graph() if isinstance(graph, Flow) else graph, Plan)
+
+    def picture(self) -> str:
+        """This plan as an SVG picture: operators, the regions and threads around them, costs and rates."""
+        return picture(self.program, self.physical)
 
 
 def make_plan(

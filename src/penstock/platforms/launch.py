@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-from typing import Any
+from typing import Any, Literal, overload
 
+from penstock.compiler.plan import Plan
 from penstock.errors import PlatformError
 from penstock.graph.flow import Flow
+from penstock.optimizer.calibrate import Calibration
+from penstock.optimizer.profile import Profile
 from penstock.platforms import local
 from penstock.platforms.job import Explained, Job
 
 PLATFORMS = ("spark", "local")
-_LOCAL_OPTIONS = ("threading", "threads", "pes", "policy", "quantum", "queue", "latency", "clock", "profile")
+_LOCAL_OPTIONS = ("threading", "threads", "pes", "policy", "quantum", "queue", "latency", "clock", "profile", "plan")
 _SPARK_OPTIONS = ("master", "checkpoint", "trigger", "conf", "spark", "log")
 
 
@@ -20,7 +22,8 @@ def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
 
     Options of on="local": `threading=` ("auto", "manual", "dedicated" or "dynamic"), `threads=` (of the dynamic
     scheduler), `policy=` (which ready port runs next: a name or a `pn.Policy`), `quantum=` (seconds a thread stays with
-    a port), `queue=` (capacity in tuples), `latency=True` (measure source to sink), `pes=`, `clock=`.
+    a port), `queue=` (capacity in tuples), `latency=True` (measure source to sink), `pes=`, `clock=`, `plan=`
+    (run by this plan of `pn.plan`).
 
     Options of on="spark": `master=` ("local[*]" by default), `checkpoint=` (a folder from which a stopped or killed job
     goes on), `trigger=` (such as "1s": how often a batch starts; as soon as there is data by default), `conf=` (Spark
@@ -56,12 +59,57 @@ def run(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     return job
 
 
-def plan(flow: Flow, *, cores: int | None = None, on: str = "local", threading: str = "auto") -> Explained:
-    """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened."""
+@overload
+def plan(
+    flow: Flow,
+    *,
+    cores: int | None = ...,
+    on: Literal["local"] = ...,
+    threading: str = ...,
+    profile: Profile | None = ...,
+    calibration: Calibration | None = ...,
+    gil: bool | None = ...,
+) -> Plan: ...
+@overload
+def plan(
+    flow: Flow,
+    *,
+    cores: int | None = ...,
+    on: str,
+    threading: str = ...,
+    profile: Profile | None = ...,
+    calibration: Calibration | None = ...,
+    gil: bool | None = ...,
+) -> Explained: ...
+def plan(
+    flow: Flow,
+    *,
+    cores: int | None = None,
+    on: str = "local",
+    threading: str = "auto",
+    profile: Profile | None = None,
+    calibration: Calibration | None = None,
+    gil: bool | None = None,
+) -> Explained:
+    """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened.
+
+    With a `profile` (of `pn.profile`, or saved from a run) locally also which operators share a thread, which are
+    replicated, and the throughput expected on `cores` cores (those of this machine by default). `calibration` says what
+    boundaries cost, by default what `penstock calibrate` found; `gil=False` plans for a Python without a GIL.
+
+    >>> import penstock as pn
+    >>> flow = pn.Flow("squares")
+    >>> out = flow.source(range(2000)).map_batch(lambda tuples: [n * n for n in tuples], name="square").collect()
+    >>> plan = pn.plan(flow, cores=2, profile=pn.profile(flow))
+    >>> pn.run(flow, on="local", plan=plan).state, sum(out) == sum(n * n for n in range(2000))
+    ('completed', True)
+    """
     graph = flow.graph()
     if on == "local":
-        return replace(local.plan(graph, threading), cores=cores)
+        return local.plan(graph, threading, cores=cores, profile=profile, calibration=calibration, gil=gil)
     if on == "spark":
+        if profile is not None:
+            raise PlatformError("a plan by a profile is for on='local'; what runs together on Spark follows the keys")
         explained: Explained = _spark().plan(graph, cores)
         return explained
     raise _no_platform(on)

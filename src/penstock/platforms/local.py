@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections import Counter
 from dataclasses import replace
 
 from penstock.clock import Clock
+from penstock.compiler.fission import Replicated, replicate
+from penstock.compiler.physical import Machine, arrange
 from penstock.compiler.plan import Plan, make_plan
+from penstock.compiler.plan_json import arranged
+from penstock.compiler.planner import decide
 from penstock.errors import PlatformError
 from penstock.graph.annotations import THREADING_MODELS
 from penstock.graph.graph import Graph
 from penstock.operators.sink import WriteLogic
+from penstock.optimizer.calibrate import Calibration
 from penstock.optimizer.profile import Profile
+from penstock.platforms.calibration import kept_calibration
 from penstock.platforms.job import Job, JobMetrics, OperatorMetrics
+from penstock.runtime.ending import core_count
 from penstock.runtime.metrics import PortMetrics, ThreadMetrics
 from penstock.runtime.pe import PE, Threading
 from penstock.runtime.policies import Policy, as_policy
 from penstock.runtime.port import CAPACITY, Port
 from penstock.runtime.scheduler import QUANTUM
 from penstock.runtime.segment import Segment
-from penstock.runtime.threading_models import DEDICATED, DYNAMIC, MANUAL
+from penstock.runtime.threading_models import DEDICATED, DYNAMIC, MANUAL, place_ports
 from penstock.runtime.worker import PortThread
 
 
@@ -36,13 +44,19 @@ def submit(
     latency: bool = False,
     clock: Clock | None = None,
     profile: bool = True,
+    plan: Plan | None = None,
 ) -> Job:
     """Start `graph` in this process and return at once."""
     if pes not in (None, 1):
         raise PlatformError(f"pes={pes} cannot run yet: the local platform has one PE; leave this option out")
     chosen = threading_of(threading, threads, policy, quantum, queue)
-    pe = PE(graph, clock=clock, profile=profile, threading_=chosen, latency=latency)
-    job = Job(graph.name, plan_of(pe), LocalRun(pe))
+    if plan is not None:
+        if threading != "auto":
+            raise PlatformError("plan= says what runs in which thread: leave threading= out, or plan=")
+        chosen = replace(chosen, model=MANUAL, threads=threads or plan.threads or None)
+    replicated = None if plan is None else by_plan(graph, plan)
+    pe = PE(graph, clock=clock, profile=profile, threading_=chosen, latency=latency, replicated=replicated)
+    job = Job(graph.name, replace(plan_of(pe), physical=None if plan is None else plan.physical), LocalRun(pe))
     pe.start()
     return job
 
@@ -69,9 +83,52 @@ def threading_of(
     return Threading(model, threads, policy, quantum, queue)
 
 
-def plan(graph: Graph, threading: str = "auto") -> Plan:
-    """How the local platform would run `graph`; nothing is opened or read."""
-    return plan_of(PE(graph, threading_=threading_of(threading)))
+def plan(
+    graph: Graph,
+    threading: str = "auto",
+    *,
+    cores: int | None = None,
+    profile: Profile | None = None,
+    calibration: Calibration | None = None,
+    gil: bool | None = None,
+) -> Plan:
+    """How the local platform would run `graph`; nothing is opened or read.
+
+    With a profile, the optimizer lays it out for so many cores; `gil=False` for what runs in a Python without one.
+    """
+    if profile is None:
+        return replace(plan_of(PE(graph, threading_=threading_of(threading))), cores=cores)
+    if threading != "auto":
+        raise PlatformError("a plan by a profile decides what runs in which thread: leave threading= out")
+    if cores is not None and (isinstance(cores, bool) or not isinstance(cores, int) or cores < 1):
+        raise PlatformError(f"cores must be a number from 1, not {cores!r}")
+    cores = cores if cores is not None else core_count()
+    port = (calibration if calibration is not None else kept_calibration())["port"]
+    machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil)
+    physical = decide(graph, profile, machine)
+    pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups))
+    return replace(plan_of(pe), cores=cores, physical=physical)
+
+
+def has_gil() -> bool:
+    """True where threads of this Python take turns."""
+    asked = getattr(sys, "_is_gil_enabled", None)
+    return True if asked is None else bool(asked())
+
+
+def by_plan(graph: Graph, plan: Plan) -> Replicated:
+    """`graph` arranged as `plan` says. Raises `PlatformError` for the plan of another program."""
+    if [node.name for node in plan.program] != [node.name for node in graph]:
+        raise PlatformError(f"plan= was made for flow '{plan.program.name}' with other operators than '{graph.name}'")
+    if plan.physical is not None:
+        return arrange(graph, plan.physical.groups)
+    origin = arranged(plan.program, None).origin
+    edges = {target for target, model in place_ports(plan.graph, MANUAL).items() if plan.ports.get(target) == model}
+    models = {origin[target.node]: model for target, model in plan.ports.items() if target not in edges}
+    nodes = [
+        replace(node, annotations=replace(node.annotations, threading=models.get(node.index, MANUAL))) for node in graph
+    ]
+    return replicate(replace(graph, nodes=tuple(nodes)))
 
 
 def plan_of(pe: PE) -> Plan:

@@ -1,0 +1,160 @@
+"""The physical program as a value: which operators share a thread, which are replicated, and what is expected of that.
+
+A *layout* is a list of regions, each a list of pipelines, each a list of operators that one thread runs (pipelined
+fission §3.1, for graphs). `expect` is the paper's model of a layout, `arrange` makes the graph that runs by it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from penstock.compiler.fission import Replicated, replicate_parts
+from penstock.compiler.regions import part_of
+from penstock.compiler.weights import Weights
+from penstock.errors import PenstockError
+from penstock.graph.graph import Graph
+
+Pipeline = tuple[int, ...]
+_CLOSE = 1e-9  # times that differ by less are the same
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """A region of a layout: pipelines of operators, from left to right, in `width` channels; and why so."""
+
+    pipelines: tuple[Pipeline, ...]
+    width: int = 1
+    key: str = ""  # what the stream is split by; empty where whole chunks are dealt in turn
+    reason: str = ""
+
+    @property
+    def nodes(self) -> tuple[int, ...]:
+        return tuple(node for pipeline in self.pipelines for node in pipeline)
+
+    @property
+    def entry(self) -> int:
+        return self.pipelines[0][0]
+
+    @property
+    def threads(self) -> int:
+        return self.width * len(self.pipelines)
+
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What a layout runs on. With `gil`, threads of one process share one core for Python code."""
+
+    cores: int
+    delta: float
+    cp: float
+    gil: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """What the model says: `throughput` in tuples of each source per second (of a source with rate 1).
+
+    `limit` is what holds it back: "region" number `bottleneck`, all "cores" being busy, or the "gil". `busy` cores are
+    in use at that throughput. `times` are seconds per source tuple of each region.
+    """
+
+    throughput: float
+    limit: str
+    bottleneck: int
+    busy: float
+    times: tuple[float, ...]
+
+
+@dataclass(frozen=True)
+class Physical:
+    """A layout of a program, for a machine, with its reasons.
+
+    `alone` says of operators why they cannot be replicated, `cuts` why a thread starts at an operator. `costs` are the
+    measured seconds per tuple of operators and `arrivals` tuples that reach them per tuple of the sources.
+    """
+
+    groups: tuple[Group, ...]
+    machine: Machine
+    expected: Expected | None = None
+    alone: Mapping[int, str] = field(default_factory=dict)
+    cuts: Mapping[int, str] = field(default_factory=dict)
+    costs: Mapping[int, float] = field(default_factory=dict)
+    arrivals: Mapping[int, float] = field(default_factory=dict)
+
+    @property
+    def threads(self) -> int:
+        """Threads of all regions."""
+        return sum(group.threads for group in self.groups)
+
+    def rate(self, node: int) -> float | None:
+        """Tuples per second that are expected to reach an operator."""
+        return None if self.expected is None else self.expected.throughput * self.arrivals.get(node, 0.0)
+
+
+def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Sequence[float] = ()) -> Expected | None:
+    """The model (eqs 2–14) on a graph: None where nothing costs anything.
+
+    `held` is the part of each operator's load during which it holds the GIL; all of it where nothing is said. Handing
+    over, splitting and merging are Python code.
+    """
+    place = {node: (g, p) for g, group in enumerate(groups) for p, line in enumerate(group.pipelines) for node in line}
+    switching = [0.0] * len(groups)
+    times = [[sum(weights.load[node] for node in line) for line in group.pipelines] for group in groups]  # eq 2
+    for (source, target), tuples in weights.tuples.items():
+        (g, p), (h, q) = place[source], place[target]
+        if g != h:  # eq 10
+            switching[g] += machine.delta * tuples
+            switching[h] += machine.delta * tuples
+        elif p != q:  # eq 5
+            times[g][p] += machine.delta * tuples
+            times[g][q] += machine.delta * tuples
+    region_times, work, python = [], 0.0, 0.0
+    for number, group in enumerate(groups):
+        splitting = weights.arrivals[group.entry] * machine.cp * math.log2(group.width)
+        overhead = switching[number] + splitting
+        region_times.append(overhead + max(times[number]) / group.width)  # eqs 6–9
+        work += overhead + sum(times[number])  # eq 14
+        loads = [weights.load[node] for node in group.nodes]
+        python += overhead + sum(times[number]) - sum(loads)
+    shares = held or [1.0] * len(weights.load)
+    python += sum(load * share for load, share in zip(weights.load, shares, strict=True))
+    if work <= 0:
+        return None
+    limits = {"gil": python if machine.gil else 0.0, "cores": work / machine.cores, "region": max(region_times)}
+    slowest = max(limits.values())  # eqs 12, 13
+    limit = next(name for name, time in limits.items() if time >= slowest * (1 - _CLOSE))
+    bottleneck = max(range(len(groups)), key=region_times.__getitem__)
+    throughput = 1 / slowest
+    return Expected(throughput, limit, bottleneck, throughput * work, tuple(region_times))
+
+
+def arrange(graph: Graph, groups: Iterable[Group]) -> Replicated:
+    """The graph that runs `groups`: regions replicated, and a thread where each pipeline starts.
+
+    The threads that run channels and what follows them come by themselves; of the rest, whatever the user said about
+    an operator's threading stays.
+    """
+    groups = tuple(groups)
+    check_layout(graph, groups)
+    starts = {line[0] for group in groups for line in group.pipelines}
+    starts -= {group.entry for group in groups if group.width > 1}
+    nodes = []
+    for node in graph:
+        said = node.annotations.threading
+        chosen = said if said not in (None, "auto") else "dedicated" if node.index in starts else "manual"
+        nodes.append(replace(node, annotations=replace(node.annotations, threading=chosen)))
+    marked = replace(graph, nodes=tuple(nodes))
+    parts = [(part_of(graph, group.nodes), group.width) for group in groups if group.width > 1]
+    return replicate_parts(marked, parts)
+
+
+def check_layout(graph: Graph, groups: Sequence[Group]) -> None:
+    """Raise `PenstockError` unless each operator has its place."""
+    placed = sorted(node for group in groups for node in group.nodes)
+    if placed != list(range(len(graph))):
+        raise PenstockError(f"this plan is not one of flow '{graph.name}': each operator must have one place in it")
+    for group in groups:
+        if group.width < 1 or not all(group.pipelines):
+            raise PenstockError("each region of a plan needs a width of 1 or more, and no pipeline may be empty")

@@ -1,0 +1,264 @@
+"""From a profile to a layout: regions, pipelines and replicas by the optimizer, with the reason for each choice."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from penstock.compiler.fission import why_single
+from penstock.compiler.physical import Expected, Group, Machine, Physical, Pipeline, expect
+from penstock.compiler.regions import Regions, as_op_graph, find_regions, part_of
+from penstock.compiler.weights import Weights, weigh
+from penstock.graph.graph import Graph
+from penstock.graph.operations import MapBatch
+from penstock.optimizer.graphs import GraphPlan, OpGraph, optimal_graph
+from penstock.optimizer.model import Op
+from penstock.optimizer.profile import OperatorProfile, Profile
+
+_ALIKE = 0.01  # throughputs that differ by this part are the same to a model
+
+
+def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
+    """The layout of `graph` with the highest throughput the model knows of, give or take one in a hundred.
+
+    >>> import penstock as pn
+    >>> flow = pn.Flow()
+    >>> _ = flow.source([1], name="numbers").map_batch(list, name="work").collect(name="out")
+    >>> costs = {"numbers": 1e-6, "work": 9e-6, "out": 1e-6}
+    >>> profile = Profile("any", {name: OperatorProfile(cost, 1.0, 100) for name, cost in costs.items()})
+    >>> physical = decide(flow.graph(), profile, Machine(cores=4, delta=1e-8, cp=1e-8))
+    >>> [(group.pipelines, group.width) for group in physical.groups]
+    [(((0,),), 1), (((1,),), 4), (((2,),), 1)]
+    """
+    weights = weigh(graph, completed(graph, profile))
+    regions = _replicable(graph)
+    held = _held(graph, profile)
+    layouts = [_with_wishes(graph, regions, layout) for layout in _layouts(graph, regions, weights, machine, held)]
+    rated = [(expect(layout, weights, machine, held), layout) for layout in layouts]
+    groups = _trimmed(graph, _best(rated)[1], lambda layout: expect(layout, weights, machine, held))
+    expected = expect(groups, weights, machine, held)
+    reasons = _Reasons(graph, regions, weights, machine, groups, expected)
+    return Physical(
+        tuple(replace(group, reason=reasons.of_group(n), key=_key(graph, group)) for n, group in enumerate(groups)),
+        machine,
+        expected,
+        alone={index: reason for index, reason in regions.alone.items() if not _plainly_alone(graph, index)},
+        cuts=reasons.cuts(),
+        costs={node.index: _known(profile, node.name).cost for node in graph},
+        arrivals=dict(enumerate(weights.arrivals)),
+    )
+
+
+def _best(rated: Sequence[tuple[Expected | None, list[Group]]]) -> tuple[Expected | None, list[Group]]:
+    """Of those as good as the fastest, as far as a model can tell, one with the fewest threads."""
+    fastest = max((expected.throughput for expected, _ in rated if expected is not None), default=0.0)
+    good = [one for one in rated if one[0] is None or one[0].throughput >= fastest * (1 - _ALIKE)]
+    return min(good, key=lambda one: (sum(group.threads for group in one[1]), -one[0].throughput if one[0] else 0.0))
+
+
+def _trimmed(graph: Graph, layout: list[Group], rating: Callable[[list[Group]], Expected | None]) -> list[Group]:
+    """`layout` without the copies and threads that add nothing a model could tell."""
+    now = rating(layout)
+    least = now.throughput * (1 - _ALIKE) if now is not None else 0.0
+    number = 0
+    while number < len(layout):
+        for smaller in _smaller(graph, layout[number]):
+            tried = [*layout[:number], smaller, *layout[number + 1 :]]
+            expected = rating(tried)
+            if expected is not None and expected.throughput >= least:
+                layout = tried
+                break
+        else:
+            number += 1
+    return layout
+
+
+def _smaller(graph: Graph, group: Group) -> Iterator[Group]:
+    """A region with one copy less, or with two neighbouring pipelines made one."""
+    if group.width > 1 and graph.nodes[group.entry].annotations.parallel is None:
+        yield replace(group, width=group.width - 1)
+    lines = group.pipelines
+    for at in range(len(lines) - 1):
+        yield replace(group, pipelines=(*lines[:at], lines[at] + lines[at + 1], *lines[at + 2 :]))
+
+
+def _known(profile: Profile, name: str) -> OperatorProfile:
+    return profile.operators.get(name, OperatorProfile(0.0, 1.0, 0))
+
+
+def completed(graph: Graph, profile: Profile) -> Profile:
+    """`profile` with an entry for each operator: one that was never measured is taken to cost nothing."""
+    return Profile(profile.flow, {node.name: _known(profile, node.name) for node in graph})
+
+
+def _held(graph: Graph, profile: Profile) -> list[float]:
+    """The part of each operator's cost during which it holds the GIL: none of a batch operator's if nobody knows."""
+    free = [_known(profile, node.name).free for node in graph]
+    return [
+        1.0 - (float(isinstance(node.operation, MapBatch)) if part is None else part)
+        for node, part in zip(graph, free, strict=True)
+    ]
+
+
+def _replicable(graph: Graph) -> Regions:
+    """The regions of `graph` that can be replicated in one process."""
+    found = find_regions(graph)
+    alone, of_node = dict(found.alone), dict(found.of_node)
+    for number, region in enumerate(found.regions):
+        reason = why_single(graph, region)
+        if reason is not None:
+            for index in region.nodes:
+                alone[index] = reason
+                if of_node.get(index) == number:
+                    del of_node[index]
+    return Regions(found.regions, of_node, alone)
+
+
+# ------------------------------------------------------------------------------------------------------- candidates
+
+
+def _layouts(
+    graph: Graph, regions: Regions, weights: Weights, machine: Machine, held: Sequence[float]
+) -> Iterator[list[Group]]:
+    """Layouts worth a look, by the optimizer.
+
+    It knows of cores and not of the GIL. Where there is one, the best layouts for fewer cores are looked at too, and
+    those in which only operators that free it are replicated.
+    """
+    ops = as_op_graph(graph, regions, weights)
+    yield _groups(graph, optimal_graph(ops, machine.cores, machine.delta, machine.cp))
+    if machine.gil:
+        single = tuple(Op(op.cost, kind="stateful") if held[i] > 0.5 else op for i, op in enumerate(ops.ops))
+        apart = OpGraph(single, ops.links, ops.rates)
+        for cores in sorted({1, (machine.cores + 1) // 2, machine.cores}):
+            yield _groups(graph, optimal_graph(apart, cores, machine.delta, machine.cp))
+
+
+def _groups(graph: Graph, plan: GraphPlan) -> list[Group]:
+    rank = {index: place for place, index in enumerate(graph.topological)}
+    groups = []
+    for chain in plan.chains:
+        for region in chain.config.regions:
+            lines = [
+                tuple(
+                    sorted((node for members in chain.operators[start:stop] for node in members), key=rank.__getitem__)
+                )
+                for start, stop in region.pipelines
+            ]
+            groups.append(Group(tuple(lines), region.replicas))
+    return sorted(groups, key=lambda group: rank[group.entry])
+
+
+def _with_wishes(graph: Graph, regions: Regions, groups: Sequence[Group]) -> list[Group]:
+    """`groups` with the regions that the user gave a width, in that width."""
+    wished = {
+        number: region
+        for number, region in enumerate(regions.regions)
+        if region.width is not None and region.width > 1 and region.entry in regions.of_node
+    }
+    inside = {index for region in wished.values() for index in region.nodes}
+    if not inside:
+        return list(groups)
+    rank = {index: place for place, index in enumerate(graph.topological)}
+    result: list[Group] = []
+    for group in groups:
+        if inside.isdisjoint(group.nodes):
+            result.append(group)
+            continue
+        for line in group.pipelines:
+            result += [Group((part,), group.width) for part in _connected(graph, [i for i in line if i not in inside])]
+    for region in wished.values():
+        lines = [tuple(i for i in line if i in region.nodes) for group in groups for line in group.pipelines]
+        result.append(Group(tuple(line for line in lines if line), region.width or 1))
+    return sorted(result, key=lambda group: rank[group.entry])
+
+
+def _connected(graph: Graph, nodes: Iterable[int]) -> list[Pipeline]:
+    """`nodes`, in topological order, parted into those that feed each other."""
+    parts: list[list[int]] = []
+    for index in nodes:
+        feeders = set(graph.upstream(graph.nodes[index]))
+        home = next((part for part in parts if not feeders.isdisjoint(part)), None)
+        if home is None:
+            parts.append([index])
+        else:
+            home.append(index)
+    return [tuple(part) for part in parts]
+
+
+def _key(graph: Graph, group: Group) -> str:
+    if group.width == 1:
+        return ""
+    key = part_of(graph, group.nodes).key
+    return "" if key is None else str(key)
+
+
+# ---------------------------------------------------------------------------------------------------------- reasons
+
+
+def _plainly_alone(graph: Graph, index: int) -> bool:
+    """Sources and sinks: nobody wonders."""
+    return graph.nodes[index].is_source or graph.nodes[index].is_sink
+
+
+def micros(seconds: float) -> str:
+    """A time per tuple as people read it.
+
+    >>> micros(1.234e-5), micros(2.5e-3), micros(0.0), micros(3e-9)
+    ('12.3 µs', '2.5 ms', '0 µs', '0.003 µs')
+    """
+    return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} µs"
+
+
+@dataclass(frozen=True)
+class _Reasons:
+    graph: Graph
+    regions: Regions
+    weights: Weights
+    machine: Machine
+    groups: Sequence[Group]
+    expected: Expected | None
+
+    def _work(self, nodes: Iterable[int]) -> float:
+        return sum(self.weights.load[index] for index in nodes)
+
+    def of_group(self, number: int) -> str:
+        group = self.groups[number]
+        wish = self.graph.nodes[group.entry].annotations.parallel
+        if group.width > 1 and wish is not None:
+            return "as parallel() asks for"
+        if self.expected is None:
+            return "nothing here costs anything"
+        time = self.expected.times[number]
+        if group.width > 1:
+            return f"one copy would take {micros(self._work(group.nodes))} per source tuple, these take {micros(time)}"
+        return self._why_single(group, number)
+
+    def _why_single(self, group: Group, number: int) -> str:
+        assert self.expected is not None
+        alone = [index for index in group.nodes if index in self.regions.alone]
+        if len(alone) == len(group.nodes):
+            first = next((i for i in alone if not _plainly_alone(self.graph, i)), alone[0])
+            return f"one copy: {self.graph.nodes[first].name}: {self.regions.alone[first]}"
+        if self.machine.cores == 1:
+            return "one copy: there is one core"
+        if self.expected.limit == "gil":
+            return "one copy: Python code of one process runs on one core at a time"
+        if self.expected.limit == "cores":
+            return "one copy: all cores are busy as it is"
+        if number == self.expected.bottleneck:
+            slowest = max(group.pipelines, key=self._work)
+            for index in slowest:
+                if index in self.regions.alone:
+                    return f"one copy: {self.graph.nodes[index].name}: {self.regions.alone[index]}"
+            return "one copy: more would cost more than they gain"
+        return f"one copy keeps up: {micros(self.expected.times[number])} per source tuple"
+
+    def cuts(self) -> dict[int, str]:
+        """Why a pipeline starts where it does, for all that do not start a region or the program."""
+        found = {}
+        for group in self.groups:
+            for before, after in zip(group.pipelines, group.pipelines[1:], strict=False):
+                left, right = self._work(before), self._work(after)
+                found[after[0]] = f"{micros(left)} per source tuple before it and {micros(right)} from it on overlap"
+        return found

@@ -1,0 +1,328 @@
+"""Plans by a profile: the model they follow, their text, JSON and picture, and that any of them gives the same output.
+
+Snapshots are written anew by `python -m tests.compiler.test_plans`.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+import xml.etree.ElementTree as ET
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as pn
+from penstock.compiler.fission import why_single
+from penstock.compiler.layout_text import layout_lines
+from penstock.compiler.physical import Group, Machine, Physical, arrange, expect
+from penstock.compiler.planner import decide
+from penstock.compiler.regions import as_op_graph, find_regions, part_of
+from penstock.compiler.weights import weigh
+from penstock.errors import FlowError
+from penstock.graph.graph import Graph
+from penstock.optimizer import Config, Region, evaluate, optimal
+from penstock.optimizer.graphs import optimal_graph
+from penstock.optimizer.profile import OperatorProfile, Profile
+from penstock.runtime.pe import PE, Threading
+from tests.compiler.programs import random_program
+from tests.interpreter import Interpreter
+from tests.random_graphs import build
+from tests.runtime.test_random_schedules import check
+
+SNAPSHOTS = Path(__file__).parent / "snapshots"
+EXAMPLES = ["cdr", "logwatch", "packets", "vwap", "wikiwords", "wordcount"]
+
+
+# ---------------------------------------------------------------------------------------------------------- programs
+
+
+def random_chain(rng: random.Random) -> tuple[pn.Flow, Any]:
+    """A chain of all kinds of operators on numbers."""
+    flow = pn.Flow("chain")
+    stream: Any = flow.source(range(rng.randint(0, 3000)))
+    for _ in range(rng.randint(1, 8)):
+        step = rng.randrange(7)
+        if step == 0:
+            stream = stream.map(lambda n: n + 1)
+        elif step == 1:
+            stream = stream.filter(lambda n: n % 3)
+        elif step == 2:
+            stream = stream.flat_map(lambda n: [n, -n] if n % 2 else [])
+        elif step == 3:
+            stream = stream.map_batch(lambda ns: [n * 2 for n in ns])
+        elif step == 4:
+            stream = stream.key_by(lambda n: n % 13).scan(lambda total, n: (total + n, total + n), init=0)
+        elif step == 5:
+            stream = stream.scan(lambda total, n: (total + 1, n + total), init=0)
+        else:
+            stream = stream.key_by(lambda n: n % 5).window(pn.tumbling(count=3)).apply(lambda key, ns: sum(ns))
+    return flow, stream.collect()
+
+
+def random_layout(graph: Graph, rng: random.Random) -> list[Group]:
+    """Any layout of a chain: cut anywhere, and replicated wherever that is allowed."""
+    cuts = sorted({0, len(graph), *(i for i in range(1, len(graph)) if rng.random() < 0.6)})
+    groups: list[Group] = []
+    for start, stop in pairwise(cuts):
+        run = list(graph.topological[start:stop])
+        width = rng.randint(2, 4)
+        try:
+            allowed = why_single(graph, part_of(graph, run)) is None
+        except FlowError:
+            allowed = False
+        inner = sorted({0, len(run), *(i for i in range(1, len(run)) if rng.random() < 0.3)})
+        lines = tuple(tuple(run[a:b]) for a, b in pairwise(inner))
+        groups.append(Group(lines, width if allowed and rng.random() < 0.8 else 1))
+    return groups
+
+
+def random_profile(graph: Graph, rng: random.Random) -> Profile:
+    operators = {
+        node.name: OperatorProfile(rng.choice([0.0, 1e-6, rng.uniform(0, 5e-5)]), rng.uniform(0, 2), 10)
+        for node in graph
+    }
+    return Profile(graph.name, operators)
+
+
+# ------------------------------------------------------------------------------------------------------- same output
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_any_plan_of_a_chain_delivers_the_same(block: int) -> None:
+    replicated = 0
+    for number in range(block * 15, block * 15 + 15):
+        rng = random.Random(number)
+        flow, out = random_chain(rng)
+        pn.run(flow, on="local")
+        expected = list(out)
+        layout = random_layout(flow.graph(), rng)
+        replicated += any(group.width > 1 for group in layout)
+        job = pn.run(flow, on="local", plan=_with(pn.plan(flow), layout))
+        assert out == expected, number
+        assert str(job.plan)
+    assert replicated > 4
+
+
+def _with(plan: pn.Plan, layout: list[Group]) -> pn.Plan:
+    return replace(plan, physical=Physical(tuple(layout), Machine(2, 0.0, 0.0)))
+
+
+@pytest.mark.parametrize("block", range(6))
+def test_the_plan_of_any_graph_delivers_the_same(block: int) -> None:
+    parallel = 0
+    for number in range(block * 10, block * 10 + 10):
+        rng = random.Random(number)
+        flow, sinks = build(rng.randrange, [rng.randrange(1500) for _ in range(rng.randint(1, 2))], rng.randint(2, 12))
+        graph = flow.graph()
+        machine = Machine(rng.randint(2, 8), rng.choice([0.0, 1e-7]), rng.choice([0.0, 1e-7]))
+        physical = decide(graph, random_profile(graph, rng), machine)
+        parallel += physical.threads > sum(node.is_source for node in graph)
+        pe = PE(graph, threading_=Threading(), replicated=arrange(graph, physical.groups))
+        pe.start()
+        assert pe.wait(60), f"graph {number} does not end"
+        check(sinks, Interpreter(graph).run())
+    assert parallel > 3
+
+
+@pytest.mark.parametrize("model", ["manual", "dedicated", "dynamic"])
+def test_a_plan_without_a_profile_runs_too(model: str) -> None:
+    flow = pn.Flow("wished")
+    numbers = flow.source(range(2000))
+    with flow.parallel(width=3):
+        numbers = numbers.map(lambda n: n * 2)
+    out = numbers.scan(lambda total, n: (total + n, total + n), init=0).collect()
+    plan = pn.plan(flow, threading=model)
+    job = pn.run(flow, on="local", plan=pn.Plan.from_json(plan.to_json(), flow))
+    assert out[-1] == 2 * sum(range(2000))
+    assert job.plan.ports == plan.ports  # type: ignore[attr-defined]
+
+
+def test_plans_of_other_programs_are_refused() -> None:
+    one, other = pn.Flow("one"), pn.Flow("other")
+    one.source([1]).map(abs, name="a").collect()
+    other.source([1]).map(abs, name="b").collect()
+    plan = pn.plan(one)
+    with pytest.raises(pn.PlatformError, match="other operators"):
+        pn.run(other, on="local", plan=plan)
+    with pytest.raises(pn.PenstockError, match="other operators"):
+        pn.Plan.from_json(plan.to_json(), other)
+    with pytest.raises(pn.PlatformError, match="threading="):
+        pn.run(one, on="local", plan=plan, threading="manual")
+    profile = Profile("one")
+    with pytest.raises(pn.PlatformError, match="cores"):
+        pn.plan(one, profile=profile, cores=0)
+    with pytest.raises(pn.PlatformError, match="threading="):
+        pn.plan(one, profile=profile, threading="dynamic")
+    with pytest.raises(pn.PlatformError, match="on='local'"):
+        pn.plan(one, profile=profile, on="spark")
+
+
+# --------------------------------------------------------------------------------------------------------- the model
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_on_a_chain_the_model_is_that_of_the_paper(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, _ = random_chain(rng)
+    graph = flow.graph()
+    weights = weigh(graph, random_profile(graph, rng))
+    graph_ops = as_op_graph(graph, find_regions(graph), weights)
+    shares = {link.source: link.share for link in graph_ops.links}
+    ops = [_with_selectivity(op, shares.get(i, 1.0)) for i, op in enumerate(graph_ops.ops)]
+    cores, delta, cp = rng.randint(1, 6), rng.uniform(0, 1e-5), rng.uniform(0, 1e-5)
+    for config in (optimal(ops, cores, delta, cp), _random_config(len(ops), rng)):
+        groups = [
+            Group(tuple(tuple(range(*line)) for line in region.pipelines), region.replicas) for region in config.regions
+        ]
+        expected = expect(groups, weights, Machine(cores, delta, cp))
+        wanted = evaluate(ops, config, cores, delta, cp)
+        if expected is None:
+            assert wanted.utilization == 0
+            continue
+        assert expected.throughput == pytest.approx(wanted.throughput)
+        assert max(expected.times) == pytest.approx(1 / wanted.unbounded)
+
+
+def _with_selectivity(op: Any, share: float) -> Any:
+    return replace(op, selectivity=share)
+
+
+def _random_config(count: int, rng: random.Random) -> Config:
+    cuts = sorted({0, count, *rng.sample(range(count), rng.randint(0, count))})
+    ranges = list(pairwise(cuts))
+    return Config([Region(rng.randint(1, 3), [line]) for line in ranges])
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_on_a_graph_the_model_is_that_of_the_search(seed: int) -> None:
+    graph, weights = random_program(seed)
+    machine = Machine(4, 0.05, 0.1)
+    plan = optimal_graph(as_op_graph(graph, find_regions(graph), weights), 4, 0.05, 0.1)
+    rank = {index: place for place, index in enumerate(graph.topological)}
+    groups = [
+        Group(
+            tuple(
+                tuple(sorted((i for members in chain.operators[a:b] for i in members), key=rank.__getitem__))
+                for a, b in region.pipelines
+            ),
+            region.replicas,
+        )
+        for chain in plan.chains
+        for region in chain.config.regions
+    ]
+    expected = expect(groups, weights, machine)
+    assert expected is not None
+    assert expected.throughput == pytest.approx(plan.throughput)
+
+
+def _batches(cost: float, free: float | None = None) -> tuple[Graph, Profile]:
+    flow = pn.Flow("batches")
+    flow.source([1], name="in").map(abs, name="python").map_batch(list, name="batch").collect(name="out")
+    operators = {"in": OperatorProfile(1e-7, 1.0, 9), "python": OperatorProfile(2e-6, 1.0, 9)}
+    operators |= {"batch": OperatorProfile(cost, 1.0, 9, free), "out": OperatorProfile(1e-7, 1.0, 9)}
+    return flow.graph(), Profile("batches", operators)
+
+
+def test_the_gil_bounds_python_code_and_not_batches() -> None:
+    graph, profile = _batches(2e-5)
+    physical = decide(graph, profile, Machine(4, 1e-8, 1e-8, gil=True))
+    (batch,) = [group for group in physical.groups if 2 in group.nodes]
+    assert batch.width >= 3
+    assert physical.expected is not None
+    graph, profile = _batches(2e-5, free=0.0)
+    physical = decide(graph, profile, Machine(4, 1e-8, 1e-8, gil=True))
+    assert physical.threads == 1
+    assert physical.expected is not None
+    assert physical.expected.limit == "gil"
+    assert physical.expected.throughput == pytest.approx(1 / 2.22e-5)
+    assert decide(graph, profile, Machine(4, 1e-8, 1e-8)).expected.throughput > 1.5e5  # type: ignore[union-attr]
+
+
+def test_threads_that_add_nothing_are_left_out() -> None:
+    graph, profile = _batches(1e-9)
+    slow = Profile("slow", {**profile.operators, "in": OperatorProfile(1e-4, 1.0, 9)})
+    physical = decide(graph, slow, Machine(8, 1e-9, 1e-9))
+    assert physical.threads <= 2
+    assert physical.expected is not None
+    assert physical.expected.limit == "region"
+
+
+def test_nothing_measured_is_no_reason_for_threads() -> None:
+    graph, _ = _batches(1.0)
+    physical = decide(graph, Profile("empty"), Machine(4, 1e-7, 1e-7))
+    assert physical.expected is None
+    assert physical.threads == 1
+    assert "no throughput is known" in "\n".join(layout_lines(graph, physical))
+
+
+# ------------------------------------------------------------------------------------------- text, JSON and pictures
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_json_and_back(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, _ = build(rng.randrange, [rng.randrange(100)], rng.randint(2, 12))
+    for profile in (None, random_profile(flow.graph(), rng)):
+        plan = pn.plan(flow, cores=3, profile=profile, gil=False)
+        again = pn.Plan.from_json(plan.to_json(), flow)
+        assert again.to_json() == plan.to_json()
+        assert again.physical == plan.physical
+        assert str(again) == str(plan)
+        assert again.code() == plan.code()
+        assert again.picture() == plan.picture()
+        boxes = [one for one in ET.fromstring(plan.picture()).iter() if "box" in one.get("class", "").split()]
+        assert len({(box.get("x"), box.get("y")) for box in boxes}) == len(boxes) == len(flow.graph())
+
+
+def test_what_is_no_plan_is_refused() -> None:
+    flow = pn.Flow("any")
+    flow.source([1]).map(abs).collect()
+    text = pn.plan(flow, profile=Profile("any"), gil=False).to_json()
+    for change in (
+        {"penstock_plan": 7},
+        {"operators": 3},
+        {"segments": []},
+        {"layout": {}},
+        {"layout": {**json.loads(text)["layout"], "regions": []}},
+    ):
+        with pytest.raises(pn.PenstockError):
+            pn.Plan.from_json(json.dumps({**json.loads(text), **change}), flow)
+    with pytest.raises(pn.PenstockError, match="no Penstock plan"):
+        pn.Plan.from_json("nonsense", flow)
+
+
+def _example(name: str) -> Graph:
+    import importlib
+
+    folder = str(Path(__file__).parents[2] / "examples")
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    flow: pn.Flow = importlib.import_module(name).flow
+    return flow.graph()
+
+
+def _snapshot(name: str) -> str:
+    graph, profile = _example(name), Profile.load(SNAPSHOTS / f"{name}.profile.json")
+    parts = []
+    for title, machine in {
+        "4 cores, no GIL": Machine(4, 5e-8, 1.7e-7),
+        "16 cores, no GIL": Machine(16, 5e-8, 1.7e-7),
+        "4 cores, with a GIL": Machine(4, 5e-8, 1.7e-7, gil=True),
+    }.items():
+        parts += [f"--- {title}", *layout_lines(graph, decide(graph, profile, machine))]
+    return "\n".join(parts) + "\n"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_plans_of_the_examples_stay_as_they_are(name: str) -> None:
+    assert _snapshot(name) == (SNAPSHOTS / f"{name}.txt").read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name in EXAMPLES:
+        (SNAPSHOTS / f"{name}.txt").write_text(_snapshot(name), encoding="utf-8")
