@@ -63,6 +63,7 @@ class ManualClock:
         with self._lock:
             if until is not None and self._now >= until:
                 return
-            self._waiting.append(wake)
+            if wake not in self._waiting:
+                self._waiting.append(wake)
         # `advance` may notify only while `wake` is not held, so it cannot slip in between here and wait().
         wake.wait()
