@@ -11,6 +11,7 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 BENCHMARKS = ["engines.py", "memory.py", "latency.py", "threading_models.py", "policies.py", "pipelined_fission.py"]
+BENCHMARKS += ["model_accuracy.py"]
 
 
 def main() -> None:

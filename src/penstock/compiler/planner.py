@@ -32,7 +32,7 @@ def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
     """
     weights = weigh(graph, completed(graph, profile))
     regions = _replicable(graph)
-    held = _held(graph, profile)
+    held = held_shares(graph, profile)
     layouts = [_with_wishes(graph, regions, layout) for layout in _layouts(graph, regions, weights, machine, held)]
     rated = [(expect(layout, weights, machine, held), layout) for layout in layouts]
     groups = _trimmed(graph, _best(rated)[1], lambda layout: expect(layout, weights, machine, held))
@@ -91,7 +91,7 @@ def completed(graph: Graph, profile: Profile) -> Profile:
     return Profile(profile.flow, {node.name: _known(profile, node.name) for node in graph})
 
 
-def _held(graph: Graph, profile: Profile) -> list[float]:
+def held_shares(graph: Graph, profile: Profile) -> list[float]:
     """The part of each operator's cost during which it holds the GIL: none of a batch operator's if nobody knows."""
     free = [_known(profile, node.name).free for node in graph]
     return [

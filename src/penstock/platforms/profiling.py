@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
+from penstock.compiler.weights import weigh
 from penstock.connectors.base import Batch, Offset, Source, as_source
 from penstock.connectors.iterables import peek
 from penstock.errors import PlatformError
@@ -24,6 +25,7 @@ from penstock.runtime.profiler import Sampler
 
 TUPLES = 20_000  # of each source
 SECONDS = 3.0
+_LEAST = 0.2  # of what was measured is left of it, whatever a run without probes says
 _WARM_UP = 200  # tuples of a run before, so that nothing is compiled, imported or cached while it is measured
 
 
@@ -51,7 +53,9 @@ def profile(flow: Flow, *, tuples: int = TUPLES, seconds: float = SECONDS) -> Pr
         _check(node)
     sources = {node.index: _reading(node, tuples, seconds) for node in graph if node.is_source}
     _run(_rehearsal(graph, sources, min(tuples, _WARM_UP), seconds), seconds)
-    return _measure(_run(_rehearsal(graph, sources, tuples, seconds), seconds))
+    found = _measure(_run(_rehearsal(graph, sources, tuples, seconds), seconds))
+    plain = _run(_rehearsal(graph, sources, tuples, seconds), seconds, measured=False)
+    return _scaled(found, plain, ended=time.monotonic())
 
 
 def _check(node: Node) -> None:
@@ -79,12 +83,14 @@ class _Head(Source):
     def __init__(self, source: Source, name: str, tuples: int, seconds: float) -> None:
         self._source, self._left, self._seconds = source, tuples, seconds
         self._limit: float | None = None
+        self.began: float | None = None
         self.busy = 0.0
         if hasattr(source, "name"):
             source.name = name
 
     def initial(self) -> Offset:
-        self._limit = time.monotonic() + self._seconds
+        self.began = time.monotonic()
+        self._limit = self.began + self._seconds
         return self._source.initial()
 
     def read(self, offset: Offset, limit: int) -> Batch:
@@ -133,9 +139,9 @@ class _EveryChunk(Sampler):
         return True
 
 
-def _run(graph: Graph, seconds: float) -> PE:
-    pe = PE(graph)
-    for segment in pe.segments:
+def _run(graph: Graph, seconds: float, *, measured: bool = True) -> PE:
+    pe = PE(graph, profile=measured)
+    for segment in pe.segments if measured else ():
         segment.sampler = _EveryChunk()
     pe.start()
     try:
@@ -177,3 +183,20 @@ def _sent(pe: PE, node: Node, entered: dict[int, int]) -> int | None:
             return None
         total += counts[0] if counts else 0
     return total if node.operation.outputs else None
+
+
+def _scaled(found: Profile, plain: PE, ended: float) -> Profile:
+    """`found` with its costs made smaller where the program without probes took less time than they add up to.
+
+    Measuring each operator slows all of them down by more than the probes themselves. How costs compare is right, and
+    how much they are together is what the same run without probes took. Sources that wait make that run longer; then
+    nothing is known and nothing is changed.
+    """
+    heads = [node.operation.source for node in plain.graph if isinstance(node.operation, Read)]
+    starts = [head.began for head in heads if head.began is not None]
+    weights = weigh(plain.graph, found, rates={source.segment.root.name: source.read for source in plain.sources})
+    if plain.state != "completed" or not starts or sum(weights.load) <= 0:
+        return found
+    factor = min(1.0, max(_LEAST, (ended - min(starts)) / sum(weights.load)))
+    operators = {name: replace(one, cost=one.cost * factor) for name, one in found.operators.items()}
+    return Profile(found.flow, operators)

@@ -1,0 +1,253 @@
+"""How far the model is right: predicted against measured throughput of the ten best configurations on this machine.
+
+    python benchmarks/model_accuracy.py [--short] [--cores 2]
+
+Programs: five random chains of batch operators that free the GIL, and LogWatch, whose operators are plain Python. Each
+is profiled first; the model then rates every configuration of up to four pipelines and two copies, and the ten best are
+run by `pn.run(flow, on="local", plan=…)`, taking turns; the best round of each counts. δ and c_p are measured at the
+start. Threads of one process share one core for Python code, and the model is told so: for LogWatch no configuration
+can beat one thread, and the ten best differ in nothing but the price of their queues.
+
+"chosen" is the first of the ten. The last column is its measured throughput over the best measured of the ten. On a
+machine that does other things at the same time, measured throughputs say more about those than about the model: "two
+threads" is how many times the work of one thread two of them got done, at worst, before and after a program was
+measured, which is 2 on two free cores. Far below that, a row means nothing.
+"""
+
+from __future__ import annotations
+
+import argparse
+import gc
+import itertools
+import os
+import random
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+sys.path.insert(0, str(Path(__file__).parent))
+sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
+
+import numba
+import numpy as np
+
+import data
+import logwatch
+import penstock as pn
+from measuring import table
+from penstock.compiler.physical import Expected, Group, Machine, Physical, expect
+from penstock.compiler.planner import completed, held_shares
+from penstock.compiler.regions import as_op_graph, find_regions
+from penstock.compiler.weights import weigh
+from penstock.graph.graph import Graph
+from penstock.optimizer.model import Config, ConfigError, Op, Region, can_replicate, normalize, validate_config
+from penstock.platforms.calibration import calibrate
+
+BEST = 10
+PIPELINES = 4
+MOST = 400_000  # tuples of a run
+WIDTHS = (1, 2)
+
+
+@numba.njit(nogil=True, cache=False)
+def _compute(values: Any, flops: int) -> Any:
+    result = values.copy()
+    for i in range(values.size):
+        x = values[i]
+        for _ in range(flops // 2):  # a multiplication and an addition
+            x = x * 0.999999 + 0.000001
+        result[i] = x
+    return result
+
+
+def _batch(flops: int, modulus: int) -> Callable[[list[float]], list[float]]:
+    """So many floating point operations per tuple; then every `modulus`-th number is dropped (none for 0)."""
+
+    def compute(tuples: list[float]) -> list[float]:
+        values = np.array(tuples)
+        _compute(values, flops)
+        if modulus:
+            values = values[values % modulus != 0]
+        kept: list[float] = values.tolist()
+        return kept
+
+    return compute
+
+
+@dataclass(frozen=True)
+class Case:
+    """A program to measure: `build` makes it anew for so many tuples, with the list that its sink fills."""
+
+    name: str
+    build: Callable[[int], tuple[pn.Flow, list[Any]]]
+
+
+def random_chain(seed: int) -> Case:
+    rng = random.Random(seed)
+    steps = [(rng.randrange(500, 8000), rng.choice([0, 0, 2, 3, 5])) for _ in range(rng.randint(2, 5))]
+
+    def build(tuples: int) -> tuple[pn.Flow, list[Any]]:
+        flow = pn.Flow(f"chain {seed}")
+        stream: pn.Stream[Any] = flow.source([float(n) for n in range(tuples)], name="numbers")
+        for number, (flops, modulus) in enumerate(steps):
+            stream = stream.map_batch(_batch(flops, modulus), name=f"step {number}")
+        return flow, stream.collect(name="out")
+
+    return Case(f"chain {seed}: " + " ".join(f"{flops / 1000:.1f}k" for flops, _ in steps), build)
+
+
+def log_watch() -> Case:
+    lines = list(data.log_lines(MOST))
+
+    def build(tuples: int) -> tuple[pn.Flow, list[Any]]:
+        results: list[Any] = []
+        return logwatch.build(lines[:tuples], results), results
+
+    return Case("LogWatch", build)
+
+
+# ------------------------------------------------------------------------------------------------------ configurations
+
+
+def configurations(ops: list[Op]) -> Iterator[Config]:
+    """Every valid configuration of up to `PIPELINES` pipelines in `WIDTHS` copies."""
+    seen = set()
+    for count in range(min(PIPELINES, len(ops))):
+        for inner in itertools.combinations(range(1, len(ops)), count):
+            ranges = list(itertools.pairwise((0, *inner, len(ops))))
+            choices = [WIDTHS if can_replicate(ops[start:stop]) else (1,) for start, stop in ranges]
+            for widths in itertools.product(*choices):
+                regions = [Region(width, [line]) for width, line in zip(widths, ranges, strict=True)]
+                config = normalize(ops, regions)
+                try:
+                    validate_config(ops, config)
+                except ConfigError:
+                    continue
+                if str(config) not in seen:
+                    seen.add(str(config))
+                    yield config
+
+
+def layout(graph: Graph, config: Config) -> tuple[Group, ...]:
+    order = graph.topological
+    return tuple(
+        Group(tuple(tuple(order[start:stop]) for start, stop in region.pipelines), region.replicas)
+        for region in config.regions
+    )
+
+
+def quiet_profile(flow: pn.Flow) -> pn.Profile:
+    """The least cost of each operator in several profiles: what others do on this machine only ever adds."""
+    profiles = [pn.profile(flow, tuples=5_000).operators for _ in range(5)]
+    operators = {name: min((found[name] for found in profiles), key=lambda one: one.cost) for name in profiles[0]}
+    return pn.Profile(flow.name, operators)
+
+
+def best_configurations(flow: pn.Flow, machine: Machine) -> list[tuple[Expected, Config, tuple[Group, ...]]]:
+    """The ten best by the model, costs from a profile of `flow`."""
+    graph = flow.graph()
+    profile = quiet_profile(flow)
+    weights = weigh(graph, completed(graph, profile))
+    held = held_shares(graph, profile)
+    op_graph = as_op_graph(graph, find_regions(graph), weights)
+    ops = [op_graph.ops[index] for index in graph.topological]
+    rated = []
+    for config in configurations(ops):
+        groups = layout(graph, config)
+        expected = expect(groups, weights, machine, held)
+        assert expected is not None
+        rated.append((expected, config, groups))
+    rated.sort(key=lambda one: (-float(f"{one[0].throughput:.4g}"), one[1].threads))
+    return rated[:BEST]
+
+
+# ----------------------------------------------------------------------------------------------------------- measuring
+
+
+def run_once(case: Case, tuples: int, groups: tuple[Group, ...], machine: Machine) -> tuple[float, list[Any]]:
+    flow, collected = case.build(tuples)
+    plan = replace(pn.plan(flow), physical=Physical(groups, machine))
+    gc.collect()
+    start = time.perf_counter()
+    pn.run(flow, on="local", plan=plan)
+    return tuples / (time.perf_counter() - start), collected
+
+
+def overlap() -> float:
+    """How many times one thread two threads that free the GIL get done here and now; 2 on a quiet machine."""
+
+    def seconds(threads: int) -> float:
+        helpers = [threading.Thread(target=_compute, args=(np.ones(20_000), 4000)) for _ in range(threads)]
+        start = time.perf_counter()
+        for helper in helpers:
+            helper.start()
+        for helper in helpers:
+            helper.join()
+        return time.perf_counter() - start
+
+    return 2 * min(seconds(1) for _ in range(5)) / min(seconds(2) for _ in range(5))
+
+
+def measure(case: Case, machine: Machine, rounds: int, seconds: float) -> list[str]:
+    ten = best_configurations(case.build(5_000)[0], machine)
+    tuples = min(MOST, int(seconds * ten[0][0].throughput))
+    rates, quiet = [0.0] * len(ten), overlap()
+    _, wanted = run_once(case, tuples, ten[0][2], machine)  # warm
+    for _ in range(rounds):
+        for number, (_, config, groups) in enumerate(ten):
+            rate, found = run_once(case, tuples, groups, machine)
+            if found != wanted:
+                raise AssertionError(f"{case.name}: {config} delivers something else")
+            rates[number] = max(rates[number], rate)
+    rows = [
+        [
+            str(config),
+            f"{expected.throughput:,.0f}",
+            f"{rate:,.0f}",
+            f"{rate / expected.throughput:.2f}",
+            expected.limit,
+        ]
+        for (expected, config, _), rate in zip(ten, rates, strict=True)
+    ]
+    headings = ["configuration", "predicted", "measured", "ratio", "held back by"]
+    print(table(f"\n{case.name}: tuples/s", headings, rows), flush=True)
+    errors = sorted(abs(rate / expected.throughput - 1) for (expected, _, _), rate in zip(ten, rates, strict=True))
+    best = max(range(len(ten)), key=rates.__getitem__)
+    return [
+        case.name,
+        str(ten[0][1]),
+        f"{rates[0]:,.0f}",
+        str(ten[best][1]),
+        f"{rates[best]:,.0f}",
+        f"{errors[len(errors) // 2]:.0%}",
+        f"{min(quiet, overlap()):.2f}",
+        f"{rates[0] / rates[best]:.2f}",
+    ]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--short", action="store_true", help="fewer tuples and rounds")
+    parser.add_argument("--cores", type=int, default=2, help="what the model is told of the machine")
+    options = parser.parse_args()
+    _compute(np.array([1.0]), 2)  # compiled now
+    port = calibrate()["port"]
+    machine = Machine(options.cores, port.delta, port.cp, gil=True)
+    seconds, rounds = (0.15, 3) if options.short else (0.4, 4)
+    print(
+        f"{options.cores} cores, δ {port.delta * 1e6:.3f} µs, c_p {port.cp * 1e6:.3f} µs; "
+        f"the load is {os.getloadavg()[0]:.1f}.\n"
+        "Python code of all threads shares one core; batch operators are taken to free the GIL."
+    )
+    cases = [random_chain(seed) for seed in range(1, 6)] + [log_watch()]
+    rows = [measure(case, machine, rounds, seconds) for case in cases]
+    headings = ["", "chosen", "measured", "best of ten", "measured", "median error", "two threads", "chosen / best"]
+    print(table("\nThe model's choice against the best measured, tuples/s", headings, rows))
+
+
+if __name__ == "__main__":
+    main()
