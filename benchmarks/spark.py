@@ -21,7 +21,7 @@ of the rows, and rates are compared.
 
 Warm is the rate of later runs in the same session, the median of several. Cold is the time from the start of the
 program, before anything is imported, to the first result in the driver: a fresh process for each, over a small input.
-The first run that a user ever makes has its own column: it leaves an archive of classes for the later ones.
+Penstock is measured as it comes, and once more after `penstock prepare`.
 
 State is what a batch costs that touches 1,000 keys of a running count, beside 10,000 and 1 M keys that are in the state
 already: from one batch to the next, everything included, the median of several.
@@ -201,34 +201,26 @@ def cold_run(program: str, contender: str, path: Path, cache: Path) -> float:
     return float(json.loads(shown.splitlines()[-1])[0])
 
 
-def await_archive(cache: Path) -> None:
-    """The JVM of a first run writes its archive of classes after the program has ended; the head comes last."""
-    for _ in range(600):
-        if any(any(path.read_bytes()[:4]) for path in cache.glob("penstock/*.jsa")):
-            return
-        time.sleep(0.1)
-
-
 def cold_table(folder: Path, rounds: int) -> str:
-    """Seconds from the start of a fresh process to its first result.
-
-    The first run of Penstock for a user, which writes the archive of classes that later ones use, has its own column.
-    """
+    """Seconds from the start of a fresh process to its first result."""
     lines = []
-    first = "first ever"
+    empty, prepared = folder / "empty", folder / "prepared"
+    subprocess.run(
+        [sys.executable, "-m", "penstock.cli.main", "prepare"],
+        check=True,
+        env=os.environ | {"XDG_CACHE_HOME": str(prepared)},
+    )
     for program, (_, contenders) in PROGRAMS.items():
         path = make_input(folder, program, COLD_ROWS)
-        seconds: dict[str, list[float]] = {name: [] for name in (first, *contenders)}
-        for number in range(rounds):
-            cache = folder / f"cache-{program}-{number}"
+        seconds: dict[str, list[float]] = {name: [] for name in (*contenders, "prepared")}
+        for _ in range(rounds):
             for name, times in seconds.items():
-                times.append(cold_run(program, "penstock" if name == first else name, path, cache))
-                if name == first:
-                    await_archive(cache)
+                chosen, cache = ("penstock", prepared) if name == "prepared" else (name, empty)
+                times.append(cold_run(program, chosen, path, cache))
         middle = {name: statistics.median(times) for name, times in seconds.items()}
         ratios = [f"{middle['penstock'] / middle[name]:.2f}×" for name in ("per operator", "fused")]
         lines.append([program, *(f"{middle[name]:.1f}" for name in seconds), *ratios])
-    headings = ["seconds", first, "penstock", "per operator", "fused", "/per operator", "/fused"]
+    headings = ["seconds", "penstock", "per operator", "fused", "prepared", "/per operator", "/fused"]
     return table(f"Spark, start of the program to first result, median of {rounds}", headings, lines)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock.platforms.spark.class_archive import java_options
+from penstock.platforms.spark.class_archive import java_options, recording
 
 
 @pytest.fixture
@@ -24,8 +24,18 @@ def archive(options: str, name: str) -> Path:
     return Path(found.partition("=")[2])
 
 
-def test_the_first_session_records_and_later_ones_use_it(home: Path) -> None:
-    path = archive(java_options(str(home), "-Xmx2g"), "ArchiveClassesAtExit")
+def recorded(home: Path, given: str = "") -> Path:
+    """Where a session that is recorded puts its archive."""
+    with recording():
+        return archive(java_options(str(home), given), "ArchiveClassesAtExit")
+
+
+def test_nothing_is_recorded_unasked(home: Path) -> None:
+    assert java_options(str(home), "-Xmx2g") == "-Xmx2g"
+
+
+def test_a_recorded_session_leaves_an_archive_for_later_ones(home: Path) -> None:
+    path = recorded(home, "-Xmx2g")
     path.write_bytes(b"\x01\x02\x03\x04 and more")
     options = java_options(str(home), "-Xmx2g")
     assert options.startswith("-Xmx2g ")
@@ -33,19 +43,19 @@ def test_the_first_session_records_and_later_ones_use_it(home: Path) -> None:
 
 
 def test_an_archive_without_its_head_is_made_again(home: Path) -> None:
-    path = archive(java_options(str(home), ""), "ArchiveClassesAtExit")
+    path = recorded(home)
     path.write_bytes(bytes(1000))
-    assert archive(java_options(str(home), ""), "ArchiveClassesAtExit") == path
+    assert recorded(home) == path
 
 
 def test_another_java_has_another_archive_and_one_long_unused_goes(home: Path) -> None:
-    old = archive(java_options(str(home), ""), "ArchiveClassesAtExit")
+    old = recorded(home)
     old.write_bytes(b"\x01\x02\x03\x04 and more")
     (home / "release").write_text('JAVA_VERSION="21.0.1"\n')
-    assert archive(java_options(str(home), ""), "ArchiveClassesAtExit") != old
+    assert recorded(home) != old
     assert old.exists()  # another installation may be using it
     os.utime(old, (0, 0))
-    java_options(str(home), "")
+    recorded(home)
     assert not old.exists()
 
 

@@ -164,6 +164,22 @@ def calibrate(spark: bool, save: str | None, show_traceback: bool) -> None:
     click.echo(f"kept in {kept}" if kept is not None else "not kept: the cache folder cannot be written")
 
 
+@cli.command()
+@click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
+def prepare(show_traceback: bool) -> None:
+    """Make Spark start sooner on this machine: keeps its loaded classes in the cache folder (about 180 MB)."""
+    console = Console(stderr=True)
+    try:
+        from penstock.platforms.spark.prepare import prepare as prepare_spark
+
+        with console.status("starting Spark once and writing its classes down"):
+            prepare_spark()
+    except PenstockError as error:
+        _report(error, console, show_traceback)
+        sys.exit(FAILED)
+    console.print("Spark starts sooner from now on.")
+
+
 def _report(error: PenstockError, console: Console, show_traceback: bool) -> None:
     """The error as its message; the user's part of the traceback below it, or all of it when asked."""
     if show_traceback:

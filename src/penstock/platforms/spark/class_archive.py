@@ -1,9 +1,9 @@
 """A faster start of the JVM: the classes of Spark, loaded and checked once, are kept in an archive of the user's.
 
 Loading some ten thousand classes is most of what starting Spark costs. The JVM can write down what it has loaded when
-it exits and map that into memory the next time (class data sharing). The first session records, later ones use the
-archive. It lies in the user's cache folder and takes about 150 MB; one that does not fit the Java or the Spark at hand
-has another name, and the JVM ignores a damaged one.
+it exits and map that into memory the next time (class data sharing). Writing takes a while, so it is done only when
+asked (`penstock prepare`); every later session uses the archive. It lies in the user's cache folder and takes about
+180 MB; one that does not fit the Java or the Spark at hand has another name, and the JVM ignores a damaged one.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import contextlib
 import os
 import time
 import zlib
+from collections.abc import Iterator
 from pathlib import Path
 
 _OWN = ("-Xshare", "SharedArchiveFile", "ArchiveClassesAtExit", "AutoCreateSharedArchive")
@@ -20,7 +21,10 @@ _QUIET = "-Xlog:disable -Xlog:all=error:stderr"  # no word about each class that
 
 
 def java_options(home: str, given: str) -> str:
-    """Options for a JVM of the Java at `home` that will run Spark, beside those that are `given`."""
+    """Options for a JVM of the Java at `home` that will run Spark, beside those that are `given`.
+
+    Inside `recording()` the JVM writes an archive when it exits.
+    """
     if any(option in given for option in _OWN):
         return given
     archive = _archive(home)
@@ -28,8 +32,23 @@ def java_options(home: str, given: str) -> str:
         return given
     if _is_whole(archive):
         return f"{given} -XX:SharedArchiveFile={archive} {_QUIET}".strip()
+    if not _recording:
+        return given
     _forget_others(archive)
     return f"{given} -XX:ArchiveClassesAtExit={archive} {_QUIET}".strip()
+
+
+_recording: list[bool] = []  # not empty while a session is to be recorded
+
+
+@contextlib.contextmanager
+def recording() -> Iterator[None]:
+    """A JVM that is started inside writes an archive when it exits, unless there is one."""
+    _recording.append(True)
+    try:
+        yield
+    finally:
+        _recording.pop()
 
 
 def _archive(home: str) -> Path | None:
