@@ -162,7 +162,7 @@ class Port:
         if not self.try_produce():
             return False
         try:
-            size, length = _size(item), self.pushed - self.popped
+            size, length = len(item) if isinstance(item, list) else 1, self.pushed - self.popped
             if length and length + size > self.capacity:
                 return False
             self._items.append(Queued(item, time.perf_counter(), born))
@@ -204,7 +204,8 @@ class Port:
                 queued = queued._replace(item=item[: self.limit])
             elif len(item) < self.limit and self._items:
                 queued = queued._replace(item=self._join(item))
-        size = _size(queued.item)
+        item = queued.item
+        size = len(item) if isinstance(item, list) else 1
         self.popped += size
         self.waited_seconds += size * (time.perf_counter() - queued.since)
         if self.waiting:
@@ -227,7 +228,7 @@ class Port:
         self.processed += tuples
         self.busy_seconds += seconds
         self.last_run = now
-        if tuples:
+        if tuples > 1 or (tuples and (self.limit > 1 or 2 * seconds < SLICE)):  # else one at a time is enough
             self.limit = self._pace.limit(self.limit, tuples, seconds)
 
     # --------------------------------------------------------------------------------------------------- looking

@@ -173,7 +173,7 @@ class SourceLoop:
 
     def _deliver(self, batch: Batch) -> None:
         turn, start = self.turn, time.perf_counter()
-        helped = turn.helped
+        helped = turn.base.helped
         self.skipped += batch.skipped
         self.pe.enter(turn)
         try:
@@ -191,7 +191,7 @@ class SourceLoop:
             turn.drain()
         finally:
             self.pe.leave(turn)
-        self.carried = time.perf_counter() - start - (turn.helped - helped)
+        self.carried = time.perf_counter() - start - (turn.base.helped - helped)
         if self.pe.timer is not None:
             self.pe.timer.wake()
 

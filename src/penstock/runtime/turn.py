@@ -98,16 +98,17 @@ class Turn:
         "_error",
         "_frame",
         "_frames",
-        "_mailboxes",
+        "base",
         "guard",
         "is_stopped",
+        "mailboxes",
         "on_chunk",
     )
 
     def __init__(self, is_stopped: Callable[[], bool] = _goes_on) -> None:
-        self._frame = Frame()
+        self.base = self._frame = Frame()
         self._frames = [self._frame]
-        self._mailboxes: list[Segment] = []
+        self.mailboxes: list[Segment] = []  # where something waits to go back through a feedback loop
         self._error: BaseException | None = None
         self._depth = 0
         self.guard = threading.Lock()
@@ -132,7 +133,7 @@ class Turn:
         segment = target.segment
         if segment.is_feedback:
             segment.mailbox.append(item)
-            self._mailboxes.append(segment)
+            self.mailboxes.append(segment)
             return
         waiting = frame.pending.get(segment.index)
         if waiting is None:
@@ -199,8 +200,8 @@ class Turn:
     def deliver_feedback(self) -> None:
         """Deliver what came back through feedback loops. The thread must hold neither a lock nor a flag."""
         # After an error nothing may come back: it could let tuples pass that follow the one that failed.
-        while self._mailboxes and self._error is None and not self.is_stopped():
-            self._run_mailbox(self._mailboxes.pop())
+        while self.mailboxes and self._error is None and not self.is_stopped():
+            self._run_mailbox(self.mailboxes.pop())
 
     def raise_error(self) -> None:
         """Raise what went wrong, if anything did."""
@@ -212,16 +213,6 @@ class Turn:
         """What went wrong, once."""
         error, self._error = self._error, None
         return error
-
-    @property
-    def helped(self) -> float:
-        """Seconds spent on working off full queues so far."""
-        return self._frames[0].helped
-
-    @property
-    def has_feedback(self) -> bool:
-        """Something waits to go back through a feedback loop."""
-        return bool(self._mailboxes)
 
     def drain_nested(self) -> None:
         """The same from inside a segment that is not done with its item; feedback waits until it is.

@@ -57,23 +57,22 @@ class PortThread:
 
     def drain(self, port: Port, quantum: float) -> None:
         """Run items of `port`, whose consumer flag this thread has, and give the flag back."""
-        turn, start = self.turn, time.perf_counter()
+        pe, turn, start = self.pe, self.turn, time.perf_counter()
+        clock, pop, run_item = time.perf_counter, port.pop, turn.run_item
         self.entered = self.inside_since = start
         self.inside = port
         now = start
         try:
-            while not (self.stopped or self.suspended or self.pe.pausing or now - start > quantum or turn.has_feedback):
-                queued = port.pop()
+            while not (self.stopped or self.suspended or pe.pausing or now - start > quantum or turn.mailboxes):
+                queued = pop()
                 if queued is None:
                     break
-                helped = turn.helped
-                turn.run_item(port.entry, queued.item, queued.born)
-                ended, now = now, time.perf_counter()
-                port.note_run(
-                    len(queued.item) if isinstance(queued.item, list) else 0,
-                    now - ended - (turn.helped - helped),
-                    now,
-                )
+                item, _, born = queued
+                helped = turn.base.helped
+                run_item(port.entry, item, born)
+                ended, now = now, clock()
+                tuples = len(item) if isinstance(item, list) else 0
+                port.note_run(tuples, now - ended - (turn.base.helped - helped), now)
                 self.inside_since = now
         finally:
             self.inside = None
