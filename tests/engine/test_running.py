@@ -264,7 +264,7 @@ def test_a_source_far_ahead_of_a_barrier_waits_for_the_other() -> None:
     flow = pn.Flow("barrier")
     out = flow.source(fast).barrier(flow.source(slow)).collect()
     job = pn.submit(flow, on="local")
-    _until(lambda: read[0] > MOST_HELD)
+    _until(lambda: read[0] >= MOST_HELD)
     _until(lambda: job._running.pe.pacer._waiting)  # type: ignore[attr-defined]
     assert read[0] < MOST_HELD + 2000
     go.set()
