@@ -40,7 +40,8 @@ CAPACITY = 4 * CHUNK
 LOOK_AGAIN = 0.010
 # A consumer takes as many tuples at once as it processes in about this time, so that it can be stopped, suspended and
 # moved soon, and so that tuples do not wait for others to be done with.
-SLICE = 0.002
+SLICE = 0.004
+_FIRST_LIMIT = 4
 
 
 class Pace:
@@ -126,7 +127,7 @@ class Port:
         self._consumer = threading.Lock()
         self._room = threading.Condition(threading.Lock())
         self.waiting = 0  # producers that wait for room
-        self.limit = 1  # tuples a consumer takes at once
+        self.limit = _FIRST_LIMIT  # tuples a consumer takes at once
         self._pace = Pace(SLICE)
         self.pushed = 0
         self.popped = 0
