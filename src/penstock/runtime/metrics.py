@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from bisect import bisect_left
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 from penstock.graph.graph import Graph
@@ -105,7 +104,3 @@ class LatencyRecorder:
         """What was collected so far."""
         with self._lock:
             return Latency(tuple(self._counts), self._total)
-
-
-PortNumbers = Mapping[str, PortMetrics]
-ThreadNumbers = Mapping[str, ThreadMetrics]

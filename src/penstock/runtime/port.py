@@ -79,10 +79,6 @@ class Queued(NamedTuple):
     born: float
 
 
-def _size(item: Item) -> int:
-    return len(item) if isinstance(item, list) else 1
-
-
 class Port:
     """The queue of one input port. Numbers end with the run; they are read by other threads, a moment late maybe."""
 
@@ -263,11 +259,6 @@ class Port:
         self._items.clear()
         self.popped = self.pushed
         return rest
-
-    def put_first(self, items: list[Queued]) -> None:
-        """Put items in front of all others; only while no thread runs."""
-        self._items.extendleft(reversed(items))
-        self.pushed += sum(_size(queued.item) for queued in items)
 
     def peek_final(self) -> bool:
         """True if a final punctuation waits here; only while no thread runs."""
