@@ -33,8 +33,9 @@ from penstock.errors import (
 )
 from penstock.graph.flow import Flow
 from penstock.graph.keys import Key
+from penstock.graph.meeting import barrier
 from penstock.graph.operator import CoOperator, Operator, OperatorContext
-from penstock.graph.stream import KeyedStream, Stream, barrier
+from penstock.graph.stream import KeyedStream, Stream
 from penstock.operators import loops
 from penstock.operators.aggregates import (
     aggregator,

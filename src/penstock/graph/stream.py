@@ -9,17 +9,18 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable, Iterable
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Generic, Literal, TypeVar, cast, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
 
 from penstock.errors import FlowError, user_location
 from penstock.graph import operations as ops
 from penstock.graph.graph import Output
+from penstock.graph.handle import require_callable, require_window
 from penstock.graph.keys import Key, KeySpec
+from penstock.graph.meeting import MeetingStream
 from penstock.graph.operator import CoOperator, Kind, Operator
 from penstock.graph.schema import Schema
 
 if TYPE_CHECKING:
-    from penstock.graph.flow import Flow
     from penstock.graph.windowed import WindowedStream
 
 T = TypeVar("T")
@@ -42,24 +43,8 @@ class SparkFrame(Collected):
         return spark.createDataFrame([self.schema.row(item) for item in self], self.schema.ddl)
 
 
-class Stream(Generic[T]):
+class Stream(MeetingStream[T]):
     """An ordered stream of tuples of one flow."""
-
-    def __init__(self, flow: Flow, output: Output, key: Key | None = None) -> None:
-        self.flow = flow
-        self.output = output
-        self.key = key
-
-    def __repr__(self) -> str:
-        draft = self.flow._drafts[self.output.node]
-        keyed = f" by {self.key}" if self.key is not None else ""
-        return f"<stream {self.output.port} of '{draft.name}'{keyed} in flow '{self.flow.name}'>"
-
-    def __iter__(self) -> Any:
-        raise TypeError(
-            f"a stream cannot be iterated ({user_location()}): it has no tuples before the flow runs; "
-            "use collect() and read the result after pn.run(flow)"
-        )
 
     # ------------------------------------------------------------------------------------------------ one tuple
 
@@ -78,7 +63,7 @@ class Stream(Generic[T]):
         >>> out
         [10, 20, 30]
         """
-        _require_callable(function, "map")
+        require_callable(function, "map")
         return self._tolerant(ops.Map, {"function": function}, on_error, kind, name)[0]
 
     @overload
@@ -122,7 +107,7 @@ class Stream(Generic[T]):
         >>> even, odd
         ([0, 2, 4], [1, 3])
         """
-        _require_callable(function, "filter")
+        require_callable(function, "filter")
         streams = self._tolerant(ops.Filter, {"function": function, "split": split}, on_error, kind, name)
         return (streams[0], streams[1]) if split else streams[0]
 
@@ -143,7 +128,7 @@ class Stream(Generic[T]):
         >>> out
         ['a', 'b', 'c']
         """
-        _require_callable(function, "flat_map")
+        require_callable(function, "flat_map")
         return self._tolerant(ops.FlatMap, {"function": function}, on_error, kind, name)[0]
 
     def map_batch(
@@ -160,8 +145,26 @@ class Stream(Generic[T]):
         >>> out
         [1, 2, 3, 4]
         """
-        _require_callable(function, "map_batch")
+        require_callable(function, "map_batch")
         return self._then(ops.MapBatch(function=function), name=name, kind=kind)
+
+    def split(
+        self, ways: int, function: Callable[[T], int], *, kind: Kind | None = None, name: str | None = None
+    ) -> tuple[Stream[T], ...]:
+        """`ways` streams; `function(t)` gives the index of the one `t` goes to, a negative index drops it.
+
+        >>> import penstock as pn
+        >>> flow = pn.Flow()
+        >>> low, high = [s.collect() for s in flow.source([1, 9, 2]).split(2, lambda n: n > 5)]
+        >>> _ = pn.run(flow, on="local")
+        >>> low, high
+        ([1, 2], [9])
+        """
+        require_callable(function, "split")
+        if not isinstance(ways, int) or ways < 1:
+            raise FlowError(f"split() at {user_location()} needs a number of outputs from 1, not {ways!r}")
+        draft = self._add(ops.Split(function=function, ways=ways), name=name, kind=kind)
+        return tuple(self._leaving(draft, port) for port in range(ways))
 
     # --------------------------------------------------------------------------------------------------- state
 
@@ -186,7 +189,7 @@ class Stream(Generic[T]):
         >>> out
         [('a', 1), ('b', 1), ('c', 1), ('a', 2)]
         """
-        _require_callable(function, "scan")
+        require_callable(function, "scan")
         return self._then(ops.Scan(function=function, init=init), name=name)
 
     def process(
@@ -210,9 +213,7 @@ class Stream(Generic[T]):
         if isinstance(operator, CoOperator) and not inspect.iscoroutinefunction(operator.run):
             raise FlowError(f"process() at {user_location()}: {type(operator).__name__}.run must be an `async def`")
         draft = self._add(ops.Process(operator=operator), *others, name=name, kind=kind)
-        streams: tuple[Stream[Any], ...] = tuple(
-            Stream(self.flow, Output(draft.index, port)) for port in range(operator.outputs)
-        )
+        streams: tuple[Stream[Any], ...] = tuple(self._leaving(draft, port) for port in range(operator.outputs))
         return streams if len(streams) > 1 else streams[0] if streams else None
 
     def window(self, window: Any) -> WindowedStream[T]:
@@ -220,104 +221,6 @@ class Stream(Generic[T]):
         from penstock.graph.windowed import WindowedStream
 
         return WindowedStream(self, window)
-
-    # ------------------------------------------------------------------------------------------ several streams
-
-    def union(self, *others: Stream[Any], name: str | None = None) -> Stream[Any]:
-        """All tuples of this and the other streams; they interleave freely, each in its own order."""
-        self._same_flow(others)
-        draft = self.flow._add(ops.Union(), [[self.output, *(stream.output for stream in others)]], [None], name=name)
-        return Stream(self.flow, Output(draft.index, 0))
-
-    def split(
-        self, ways: int, function: Callable[[T], int], *, kind: Kind | None = None, name: str | None = None
-    ) -> tuple[Stream[T], ...]:
-        """`ways` streams; `function(t)` gives the index of the one `t` goes to, a negative index drops it.
-
-        >>> import penstock as pn
-        >>> flow = pn.Flow()
-        >>> low, high = [s.collect() for s in flow.source([1, 9, 2]).split(2, lambda n: n > 5)]
-        >>> _ = pn.run(flow, on="local")
-        >>> low, high
-        ([1, 2], [9])
-        """
-        _require_callable(function, "split")
-        if not isinstance(ways, int) or ways < 1:
-            raise FlowError(f"split() at {user_location()} needs a number of outputs from 1, not {ways!r}")
-        draft = self._add(ops.Split(function=function, ways=ways), name=name, kind=kind)
-        return tuple(Stream(self.flow, Output(draft.index, port)) for port in range(ways))
-
-    def join(
-        self,
-        right: Stream[Any],
-        window: Any,
-        how: Literal["inner", "left", "right", "full"] = "inner",
-        where: Callable[[T, Any], Any] | None = None,
-        *,
-        name: str | None = None,
-    ) -> Stream[Any]:
-        """`(left, right)` pairs: each arriving tuple meets the other side's current window.
-
-        On two keyed streams only equal keys meet. `where(left, right)` narrows further. Outer joins give `None` for
-        the missing side of a tuple that leaves its window, or the stream, without ever having met one.
-        """
-        if how not in ("inner", "left", "right", "full"):
-            raise FlowError(f"join(how=) at {user_location()} must be inner, left, right or full, not {how!r}")
-        self._same_flow([right])
-        if (self.key is None) != (right.key is None):
-            raise FlowError(f"join() at {user_location()}: key_by(...) both sides, or neither")
-        if where is not None:
-            _require_callable(where, "join(where=)")
-        return self._then(ops.Join(window=_window(window, "join"), how=how, where=where), right, name=name)
-
-    def enrich(
-        self,
-        table: Stream[Any],
-        *,
-        key: KeySpec,
-        table_key: KeySpec | None = None,
-        with_: Callable[[T, Any], U] | None = None,
-        wait: bool = False,
-        name: str | None = None,
-    ) -> Stream[U]:
-        """`with_(t, row)` for each tuple: `row` is the latest tuple of `table` with the same key, or None.
-
-        A table that ends, such as a file, can be waited for: with `wait=True` the tuples are held until all of it is
-        there. Otherwise a tuple may come before its row does: what two streams bring interleaves freely.
-
-        >>> import penstock as pn
-        >>> flow = pn.Flow()
-        >>> names = flow.source([{"id": 1, "name": "Ada"}])
-        >>> calls = flow.source([{"src": 1}, {"src": 2}])
-        >>> named = calls.enrich(
-        ...     names, key="src", table_key="id", with_=lambda c, n: (c["src"], n and n["name"]), wait=True
-        ... )
-        >>> out = named.collect()
-        >>> _ = pn.run(flow, on="local")
-        >>> out
-        [(1, 'Ada'), (2, None)]
-        """
-        function = with_ if with_ is not None else _pair
-        _require_callable(function, "enrich(with_=)")
-        left, right = Key.of(key), Key.of(table_key if table_key is not None else key)
-        draft = self._add(ops.Enrich(function=function, waits=wait), table, name=name, keys=[left, right])
-        return Stream(self.flow, Output(draft.index, 0))
-
-    def barrier(self, *others: Stream[Any], name: str | None = None) -> Stream[tuple[Any, ...]]:
-        """A tuple of one tuple from each stream, as soon as every stream has one.
-
-        >>> import penstock as pn
-        >>> flow = pn.Flow()
-        >>> out = flow.source([1, 2]).barrier(flow.source("ab")).collect()
-        >>> _ = pn.run(flow, on="local")
-        >>> out
-        [(1, 'a'), (2, 'b')]
-        """
-        return self._then(ops.Barrier(ways=1 + len(others)), *others, name=name)
-
-    def pair(self, *others: Stream[Any], name: str | None = None) -> Stream[Any]:
-        """Like `barrier`, but the tuples come out one by one: one of each stream in turn."""
-        return self._then(ops.Pair(ways=1 + len(others)), *others, name=name)
 
     # ------------------------------------------------------------------------------------------- order and time
 
@@ -346,7 +249,7 @@ class Stream(Generic[T]):
         if count is not None and on is not None:
             raise FlowError(f"dedup(on=) at {user_location()} goes with time=, not with count=")
         draft = self._add(ops.Dedup(time=time, count=count, on=on), name=name, keys=[Key.of(by)])
-        return Stream(self.flow, Output(draft.index, 0))
+        return self._leaving(draft)
 
     def sort(
         self, by: str | Callable[[T], Any], window: Any, *, reverse: bool = False, name: str | None = None
@@ -363,11 +266,11 @@ class Stream(Generic[T]):
         >>> out
         [1, 2, 3, 4, 5]
         """
-        return self._then(ops.Sort(by=by, window=_window(window, "sort"), reverse=reverse), name=name)
+        return self._then(ops.Sort(by=by, window=require_window(window, "sort"), reverse=reverse), name=name)
 
     def punctuate(self, function: Callable[[T], Any], *, before: bool = False, name: str | None = None) -> Stream[T]:
         """Marks a window boundary after (or before) each tuple for which `function` is true."""
-        _require_callable(function, "punctuate")
+        require_callable(function, "punctuate")
         return self._then(ops.Punctuate(function=function, before=before), name=name)
 
     def delay(self, seconds: float | timedelta, *, name: str | None = None) -> Stream[T]:
@@ -385,51 +288,6 @@ class Stream(Generic[T]):
         if not isinstance(rate, int | float) or not rate > 0:
             raise FlowError(f"throttle() at {user_location()} needs a rate above 0, not {rate!r}")
         return self._then(ops.Throttle(rate=rate), name=name)
-
-    # ------------------------------------------------------------------------------------------ steered streams
-
-    def gate(
-        self,
-        acknowledgements: Stream[Any],
-        limit: int = 1,
-        *,
-        count: Callable[[Any], int] | None = None,
-        name: str | None = None,
-    ) -> Stream[T]:
-        """At most `limit` tuples pass that have not been acknowledged; the others are held.
-
-        Each tuple of `acknowledgements` acknowledges one, or `count(tuple)`; it usually comes back from downstream
-        through `flow.feedback()`. What is still held at the end of the stream is released.
-        """
-        if not isinstance(limit, int) or limit < 1:
-            raise FlowError(f"gate(limit=) at {user_location()} must be at least 1, not {limit!r}")
-        return self._then(ops.Gate(limit=limit, acknowledges=count), acknowledgements, name=name)
-
-    def switch(
-        self,
-        control: Stream[Any],
-        *,
-        initially: bool = True,
-        status: Callable[[Any], Any] | None = None,
-        name: str | None = None,
-    ) -> Stream[T]:
-        """Passes tuples while on, holds them while off; each tuple of `control` (or `status(tuple)`) says which."""
-        return self._then(ops.Switch(initially=initially, status=status), control, name=name)
-
-    def dynamic_filter(
-        self,
-        control: Stream[Any],
-        by: str | Callable[[T], Any],
-        *,
-        update: Callable[[Any], tuple[str, Any]] | None = None,
-        initial: Iterable[Any] = (),
-        name: str | None = None,
-    ) -> Stream[T]:
-        """Passes tuples whose value `by` is in a set that `control` adds to and removes from.
-
-        A control tuple is `("add", value)` or `("remove", value)`, or `update` makes such a pair of it.
-        """
-        return self._then(ops.DynamicFilter(by=by, update=update, initial=tuple(initial)), control, name=name)
 
     # --------------------------------------------------------------------------------------------------- ending
 
@@ -465,34 +323,6 @@ class Stream(Generic[T]):
 
     # ------------------------------------------------------------------------------------------------- building
 
-    def _same_flow(self, others: Iterable[Stream[Any]]) -> None:
-        for other in others:
-            if not isinstance(other, Stream):
-                raise FlowError(f"a stream was expected at {user_location()}, not {type(other).__name__}")
-            if other.flow is not self.flow:
-                raise FlowError(
-                    f"streams of two flows meet at {user_location()}: '{self.flow.name}' and '{other.flow.name}'"
-                )
-
-    def _add(
-        self,
-        operation: ops.Operation,
-        *others: Stream[Any],
-        name: str | None = None,
-        kind: Kind | None = None,
-        keys: list[Key | None] | None = None,
-    ) -> Any:
-        self._same_flow(others)
-        streams = [self, *others]
-        inputs = [[stream.output] for stream in streams]
-        return self.flow._add(operation, inputs, keys or [stream.key for stream in streams], name=name, kind=kind)
-
-    def _then(
-        self, operation: ops.Operation, *others: Stream[Any], name: str | None = None, kind: Kind | None = None
-    ) -> Stream[Any]:
-        draft = self._add(operation, *others, name=name, kind=kind)
-        return Stream(self.flow, Output(draft.index, 0))
-
     def _tolerant(
         self,
         operation: type[ops.Tolerant],
@@ -512,7 +342,7 @@ class Stream(Generic[T]):
         if letters is not None:
             self._same_flow([letters])
             letters.connect_port(Output(draft.index, described.dead_port))
-        return tuple(Stream(self.flow, Output(draft.index, port)) for port in range(described.outputs))
+        return tuple(self._leaving(draft, port) for port in range(described.outputs))
 
 
 class KeyedStream(Stream[T]):
@@ -534,25 +364,3 @@ class FeedbackStream(Stream[Any]):
         """Let the tuples of `stream` come back here."""
         self._same_flow([stream])
         self.flow._connect(self.output.node, 0, stream.output)
-
-
-def barrier(*streams: Stream[Any], name: str | None = None) -> Stream[tuple[Any, ...]]:
-    """A tuple of one tuple from each stream; the same as `streams[0].barrier(*streams[1:])`."""
-    if not streams:
-        raise FlowError(f"barrier() at {user_location()} needs at least one stream")
-    return streams[0].barrier(*streams[1:], name=name)
-
-
-def _pair(left: Any, right: Any) -> tuple[Any, Any]:
-    return (left, right)
-
-
-def _require_callable(function: object, method: str) -> None:
-    if not callable(function):
-        raise FlowError(f"{method}() at {user_location()} needs a function, not {function!r}")
-
-
-def _window(window: Any, method: str) -> Any:
-    if not hasattr(window, "spans"):
-        raise FlowError(f"{method}() at {user_location()} needs a window such as pn.sliding(count=10), not {window!r}")
-    return cast("Any", window)

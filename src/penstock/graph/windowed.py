@@ -8,7 +8,8 @@ from typing import Any, Generic, TypeVar
 from penstock.errors import FlowError, user_location
 from penstock.graph import operations as ops
 from penstock.graph.graph import Output
-from penstock.graph.stream import Stream, _window
+from penstock.graph.handle import require_callable, require_window
+from penstock.graph.stream import Stream
 
 T = TypeVar("T")
 U = TypeVar("U")
@@ -19,7 +20,7 @@ class WindowedStream(Generic[T]):
 
     def __init__(self, stream: Stream[T], window: Any) -> None:
         self._stream = stream
-        self._window = _window(window, "window")
+        self._window = require_window(window, "window")
         self._late: Stream[T] | None = None
         self._operators: list[int] = []
 
@@ -55,8 +56,7 @@ class WindowedStream(Generic[T]):
         >>> out
         [3, 12]
         """
-        if not callable(function):
-            raise FlowError(f"apply() at {user_location()} needs a function, not {function!r}")
+        require_callable(function, "apply")
         return self._then(ops.Apply(window=self._window, function=function), name)
 
     def late_stream(self, *, name: str | None = None) -> Stream[T]:
