@@ -14,6 +14,8 @@ from hypothesis import HealthCheck, settings
 
 import penstock as pn
 
+pytest.register_assert_rewrite("tests.random_graphs", "tests.runtime.changing", "tests.runtime.running")
+
 settings.register_profile(
     "penstock", deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -90,3 +91,12 @@ def build(draw: Draw, sizes: list[int], steps: int) -> tuple[pn.Flow, dict[str, 
     for number, tip in enumerate(tips):
         sinks[f"out_{number}"] = (tip.stream.collect(name=f"out_{number}"), tip.ordered)
     return flow, sinks
+
+
+def check(sinks: dict[str, tuple[Any, bool]], expected: dict[str, list[Any]]) -> None:
+    """The sinks hold what was expected: in order, or in any order where streams met."""
+    for name, (collected, ordered) in sinks.items():
+        if ordered:
+            assert collected == expected[name], name
+        else:
+            assert Counter(collected) == Counter(expected[name]), name

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 import penstock as pn
 from tests.interpreter import Interpreter
-from tests.random_graphs import Draw, build
+from tests.random_graphs import Draw, build, check
 
 
 def _draw(data: st.DataObject) -> Draw:
@@ -21,12 +21,7 @@ def _draw(data: st.DataObject) -> Draw:
 def test_generated_code_agrees_with_the_interpreter(data: st.DataObject, sizes: list[int], steps: int) -> None:
     flow, sinks = build(_draw(data), sizes, steps)
     pn.run(flow, on="local")
-    expected = Interpreter(flow.graph()).run()
-    for name, (collected, ordered) in sinks.items():
-        if ordered:
-            assert collected == expected[name]
-        else:
-            assert Counter(collected) == Counter(expected[name])
+    check(sinks, Interpreter(flow.graph()).run())
 
 
 @settings(max_examples=30)

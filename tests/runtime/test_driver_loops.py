@@ -8,15 +8,17 @@ import pytest
 
 import penstock as pn
 from penstock.operators.coroutine import QUANTUM, Driver
+from tests.runtime.running import each_of
 
-MODELS: list[dict[str, Any]] = [
-    {"threading": "manual"},
-    {"threading": "dedicated", "queue": 5},
-    {"threading": "dynamic", "threads": 1, "queue": 1},
-    {"threading": "dynamic", "threads": 2},
-    {"threading": "dynamic", "threads": 6, "queue": 7, "quantum": 1e-6, "policy": "random"},
-]
-models = pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(str(v) for v in options.values()))
+models = each_of(
+    [
+        {"threading": "manual"},
+        {"threading": "dedicated", "queue": 5},
+        {"threading": "dynamic", "threads": 1, "queue": 1},
+        {"threading": "dynamic", "threads": 2},
+        {"threading": "dynamic", "threads": 6, "queue": 7, "quantum": 1e-6, "policy": "random"},
+    ]
+)
 
 
 @models

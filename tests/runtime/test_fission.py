@@ -3,9 +3,6 @@
 from __future__ import annotations
 
 import random
-import sys
-import threading
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,24 +14,19 @@ from penstock.runtime.pe import PE, Threading
 from penstock.runtime.policies import POLICIES
 from penstock.runtime.splitter import channel_of
 from tests.interpreter import Interpreter
-from tests.random_graphs import build
-from tests.runtime.test_random_schedules import change_at_random, check
+from tests.random_graphs import build, check
+from tests.runtime.changing import run_changing
+from tests.runtime.running import each_of
 
-MODELS: list[dict[str, Any]] = [
-    {"threading": "manual"},
-    {"threading": "dedicated", "queue": 5},
-    {"threading": "dynamic", "threads": 1, "queue": 1},
-    {"threading": "dynamic", "threads": 5, "queue": 64, "quantum": 1e-6, "policy": "random"},
-]
-models = pytest.mark.parametrize("options", MODELS, ids=lambda options: "-".join(str(v) for v in options.values()))
-
-
-@pytest.fixture(autouse=True)
-def _switch_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+pytestmark = pytest.mark.usefixtures("switching_often")
+models = each_of(
+    [
+        {"threading": "manual"},
+        {"threading": "dedicated", "queue": 5},
+        {"threading": "dynamic", "threads": 1, "queue": 1},
+        {"threading": "dynamic", "threads": 5, "queue": 64, "quantum": 1e-6, "policy": "random"},
+    ]
+)
 
 
 def random_pe(number: int) -> tuple[PE, dict[str, tuple[Any, bool]], random.Random]:
@@ -65,15 +57,7 @@ def test_random_regions_deliver_the_same(block: int) -> None:
 def test_ports_may_change_around_and_inside_regions(block: int) -> None:
     for number in range(block * 8, block * 8 + 8):
         pe, sinks, rng = random_pe(number)
-        stop = threading.Event()
-        pe.start()
-        changer = threading.Thread(target=change_at_random, args=(pe, rng, stop))
-        changer.start()
-        try:
-            assert pe.wait(60), f"graph {number} does not end"
-        finally:
-            stop.set()
-            changer.join()
+        run_changing(pe, rng, f"graph {number}")
         check(sinks, Interpreter(pe.program).run())
 
 

@@ -7,7 +7,7 @@ import random
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,13 +17,7 @@ from penstock.graph.graph import Target
 from penstock.runtime.pe import PE, Threading
 from penstock.runtime.threading_models import queueable
 from tests.runtime.forcing import LONG
-
-
-def until(true: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LONG
-    while not true():
-        assert time.monotonic() < limit, "never happened"
-        time.sleep(0.001)
+from tests.runtime.running import until
 
 
 def changed(pe: PE, add: dict[Target, str], remove: list[Target]) -> None:

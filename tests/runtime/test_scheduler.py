@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, cast
 
 import pytest
@@ -28,21 +27,7 @@ from penstock.runtime.policies import (
 from penstock.runtime.port import Port
 from penstock.runtime.scheduler import Scheduler
 from tests.runtime.forcing import LONG
-
-
-def until(true: Callable[[], bool]) -> None:
-    limit = time.monotonic() + LONG
-    while not true():
-        assert time.monotonic() < limit, "never happened"
-        time.sleep(0.001)
-
-
-@pytest.fixture
-def switching_often() -> Iterator[None]:
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-5)
-    yield
-    sys.setswitchinterval(before)
+from tests.runtime.running import until
 
 
 def pipeline(size: int, length: int = 5) -> tuple[pn.Flow, Any]:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import gc
 import random
 import sys
-import threading
 from typing import Any
 
 import pytest
 
 import penstock as pn
 from penstock.runtime.pe import PE, Threading
-from penstock.runtime.threading_models import queueable
+from tests.runtime.changing import LONG, Changes, run_changing
 
-LONG = 120.0  # a safety net only
 SIZE = 1_000_000
 
 
@@ -53,28 +51,8 @@ def test_a_million_tuples_while_threads_and_queues_change(exact: dict[str, list[
     rng = random.Random(11)
     flow, sinks = graph()
     pe = PE(flow.graph(), threading_=Threading("dynamic", threads=32, capacity=8192))
-    everywhere = [target for node in pe.graph.nodes for target in queueable(pe.graph, node)]
-    stop = threading.Event()
-    changes: list[bool] = []
-
-    def change() -> None:
-        while not stop.is_set() and pe.state == "running":
-            chosen = rng.sample(everywhere, rng.randint(1, 6))
-            add = {target: rng.choice(["dynamic", "dedicated"]) for target in chosen if target not in pe.ports}
-            changes.append(pe.change_ports(add, [target for target in chosen if target in pe.ports]))
-            pe.scheduler.set_threads(rng.choice([1, 2, 8, 32, 32]))
-            if rng.random() < 0.2:
-                pe.scheduler.end_suspended()
-            stop.wait(rng.choice([0.0, 0.01, 0.05]))
-
-    pe.start()
-    changer = threading.Thread(target=change)
-    changer.start()
-    try:
-        assert pe.wait(LONG), f"does not end: {list(pe.ports.values())}"
-    finally:
-        stop.set()
-        changer.join()
+    often = Changes(ports=(1, 6), threads=[1, 2, 8, 32, 32], end_suspended=0.2, pauses=[0.0, 0.01, 0.05])
+    changes = run_changing(pe, rng, "the graph", often)
     assert {name: list(out) for name, out in sinks.items()} == exact
     assert sum(changes) > 10
 
