@@ -37,3 +37,13 @@ def random_program(seed: int, constrain: Constrain | None = None) -> tuple[Graph
     }
     sizes = {node.name: rng.uniform(1, 100) for node in graph}
     return graph, weigh(graph, Profile("random", operators), sizes=sizes)
+
+
+def long_chain() -> Graph:
+    """A source, three hundred operators that cost the same, and a sink."""
+    flow = pn.Flow()
+    stream = flow.source([1])
+    for _ in range(300):
+        stream = stream.map(abs)
+    stream.sink(print)
+    return flow.graph()

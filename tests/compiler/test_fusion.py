@@ -18,7 +18,7 @@ from penstock.compiler.weights import Weights, weigh
 from penstock.errors import FlowError
 from penstock.graph.graph import Graph
 from penstock.optimizer.profile import OperatorProfile, Profile
-from tests.compiler.programs import random_program
+from tests.compiler.programs import long_chain, random_program
 
 
 def constrain(rng: random.Random, flow: pn.Flow, stack: ExitStack) -> None:
@@ -143,12 +143,7 @@ def test_isolation_that_colocation_contradicts_is_named() -> None:
 
 
 def test_a_long_chain_is_divided_evenly() -> None:
-    flow = pn.Flow()
-    stream = flow.source([1])
-    for _ in range(300):
-        stream = stream.map(abs)
-    stream.sink(print)
-    graph = flow.graph()
+    graph = long_chain()
     fusion = fuse(graph, weigh(graph), limit=40)
     assert 8 <= len(fusion.pes) <= 12
     assert fusion.traffic == len(fusion.pes) - 1

@@ -11,7 +11,7 @@ from penstock.compiler.placement import Placement, next_step, place_threads, thr
 from penstock.compiler.weights import weigh
 from penstock.graph.graph import Target
 from penstock.optimizer.profile import OperatorProfile, Profile
-from tests.compiler.programs import random_program
+from tests.compiler.programs import long_chain, random_program
 
 
 @given(st.integers(0, 100_000), st.integers(1, 12), st.floats(0, 0.5))
@@ -86,11 +86,6 @@ def test_no_port_where_handing_over_costs_more_than_it_saves() -> None:
 
 
 def test_a_long_chain() -> None:
-    flow = pn.Flow()
-    stream = flow.source([1])
-    for _ in range(300):
-        stream = stream.map(abs)
-    stream.sink(print)
-    graph = flow.graph()
+    graph = long_chain()
     placement = place_threads(graph, weigh(graph), 64)
     assert placement.busiest < 302 / 64 * 1.35

@@ -123,6 +123,19 @@ def test_keyed_sliding_windows_of_arrival_time(items, size, every, move):
     check_rows(driven.out, expected)
 
 
+def check_timed(driven, found):
+    """Per key: the windows, and the tuples that came too late."""
+    check_rows(
+        driven.out,
+        {
+            k: [(held, {"window_start": start, "window_end": end}) for start, end, held in windows]
+            for k, (windows, _) in found.items()
+        },
+    )
+    for k, (_, dropped) in found.items():
+        assert [t for t in driven.late if t["k"] == k] == dropped
+
+
 @given(tuples, sizes, sizes, st.sampled_from([0, 0, 3, 12]), moves, st.booleans(), some)
 def test_keyed_windows_of_event_time(items, size, step, late, move, is_tumbling, aggregates):
     step = size if is_tumbling else step
@@ -131,15 +144,7 @@ def test_keyed_windows_of_event_time(items, size, step, late, move, is_tumbling,
     )
     driven = play(aggregated(window, aggregates), items, move)
     found = {k: oracles.event_time(ts, size, step, late) for k, ts in per_key(items).items()}
-    check_rows(
-        driven.out,
-        {
-            k: [(held, {"window_start": start, "window_end": end}) for start, end, held in windows]
-            for k, (windows, _) in found.items()
-        },
-    )
-    for k, (_, dropped) in found.items():
-        assert [t for t in driven.late if t["k"] == k] == dropped
+    check_timed(driven, found)
     assert driven.logic.counters() == {"late": len(driven.late)}
 
 
@@ -147,15 +152,7 @@ def test_keyed_windows_of_event_time(items, size, step, late, move, is_tumbling,
 def test_keyed_sessions(items, gap, late, move):
     driven = play(aggregated(session(gap=gap, on="ts", late=late)), items, move)
     found = {k: oracles.sessions(ts, gap, late) for k, ts in per_key(items).items()}
-    check_rows(
-        driven.out,
-        {
-            k: [(held, {"window_start": start, "window_end": end}) for start, end, held in windows]
-            for k, (windows, _) in found.items()
-        },
-    )
-    for k, (_, dropped) in found.items():
-        assert [t for t in driven.late if t["k"] == k] == dropped
+    check_timed(driven, found)
 
 
 @given(tuples, sizes, sizes, st.integers(0, 5), moves)

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 import penstock as pn
 from penstock.platforms.spark.run import SparkRun
 from tests.interpreter import Interpreter
-from tests.random_graphs import build
+from tests.random_graphs import build, check
 
 pytestmark = pytest.mark.usefixtures("spark_session")
 
@@ -90,12 +90,7 @@ def test_joins_and_enrichment_meet_across_sources() -> None:
 def test_random_graphs_deliver_what_the_interpreter_delivers(data: st.DataObject, sizes: list[int], steps: int) -> None:
     flow, sinks = build(lambda count: data.draw(st.integers(0, count - 1)), sizes, steps)
     pn.run(flow, on="spark")
-    expected = Interpreter(flow.graph()).run()
-    for name, (collected, ordered) in sinks.items():
-        if ordered:
-            assert collected == expected[name]
-        else:
-            assert Counter(collected) == Counter(expected[name])
+    check(sinks, Interpreter(flow.graph()).run())
 
 
 def test_a_source_that_spark_reads_itself(tmp_path: Path) -> None:

@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable
 from typing import Any
 
 from penstock.graph.operations import Gate
 from penstock.operators.base import Partition, PartitionLogic
+from penstock.operators.holding import Holding
 
 
-class GateState(Partition):
+class GateState(Holding):
     """How many tuples have passed unacknowledged, and the ones that wait for their turn."""
 
-    __slots__ = ("count", "held_back", "limit", "under_way")
+    __slots__ = ("count", "limit", "under_way")
 
     def __init__(self, limit: int, count: Callable[[Any], int] | None) -> None:
+        super().__init__()
         self.limit = limit
         self.count = count
         self.under_way = 0
-        self.held_back: deque[Any] = deque()
 
     def process(self, t: Any, port: int) -> list[Any] | None:
         if port == 0:
@@ -33,14 +33,6 @@ class GateState(Partition):
         free = min(self.limit - self.under_way, len(self.held_back))
         self.under_way += free
         return [self.held_back.popleft() for _ in range(free)]
-
-    def finish(self) -> list[Any] | None:
-        released = list(self.held_back)
-        self.held_back.clear()
-        return released
-
-    def held(self, port: int) -> int:
-        return len(self.held_back) if port == 0 else 0
 
 
 class GateLogic(PartitionLogic):
