@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable
 from typing import Any
@@ -33,6 +34,7 @@ models = each_of(
 
 
 def until(true: Callable[[], bool]) -> None:
+    """Wait for what must happen, where nothing tells that it has."""
     limit = time.monotonic() + LONG
     while not true():
         assert time.monotonic() < limit, "never happened"
@@ -45,6 +47,19 @@ def advance_until(clock: ManualClock, true: Callable[[], bool]) -> None:
         return true()
 
     until(advanced)
+
+
+class Threads:
+    """The threads that come after this was made."""
+
+    def __init__(self) -> None:
+        self._before = set(threading.enumerate())
+
+    def join(self) -> None:
+        """Wait until all of them have ended: from then on nothing can happen any more."""
+        for thread in set(threading.enumerate()) - self._before:
+            thread.join(LONG)
+            assert not thread.is_alive(), f"{thread.name} does not end"
 
 
 class Recording:

@@ -11,7 +11,7 @@ import pytest
 
 import penstock as pn
 from penstock.clock import ManualClock
-from penstock.runtime.ending import PATIENCE
+from penstock.runtime import ending
 from tests.runtime.forcing import LONG
 from tests.runtime.running import Noting, Recording, advance_until, models, until
 
@@ -41,12 +41,13 @@ class SlowEnd(pn.Operator):
 
     def on_punctuation(self, mark: pn.Punctuation, port: int) -> None:
         for _ in range(20):
-            time.sleep(PATIENCE / 15)
+            time.sleep(ending.PATIENCE / 15)
         self.ended.append("ended")  # type: ignore[attr-defined]
 
 
 @pytest.mark.parametrize("model", ["manual", "dynamic"])
-def test_an_operator_may_take_its_time_over_the_end_of_the_stream(model: str) -> None:
+def test_an_operator_may_take_its_time_over_the_end_of_the_stream(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ending, "PATIENCE", 0.1)
     ended: list[str] = []
     flow = pn.Flow("slow")
     flow.source(range(3)).process(SlowEnd(ended))  # nothing follows: it is the last one that ends

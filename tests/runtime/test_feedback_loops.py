@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import itertools
 import threading
-import time
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import penstock as pn
+from penstock.runtime.pacing import Watched
 from penstock.runtime.pe import PE, Threading
 from tests.runtime.forcing import LONG
 from tests.runtime.running import models, until
@@ -71,8 +73,16 @@ def test_what_comes_back_meets_what_goes_on_under_a_lock(queued: str) -> None:
 
 
 @pytest.mark.parametrize("model", ["dynamic", "dedicated"])
-def test_a_gate_whose_acknowledgements_are_slow_slows_its_source(model: str) -> None:
-    go = threading.Event()
+def test_a_gate_whose_acknowledgements_are_slow_slows_its_source(model: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    go, looks = threading.Event(), itertools.count()
+    seen = 0
+
+    def moves(entry: Watched, moves: Callable[[Watched], bool] = Watched.moves) -> bool:
+        nonlocal seen
+        seen = next(looks)
+        return moves(entry)
+
+    monkeypatch.setattr(Watched, "moves", moves)  # the source waits, and asks whether it has to go on waiting
     flow = pn.Flow("loop")
     done = flow.feedback()
     passed = flow.source(range(200_000)).gate(done, limit=1).map(lambda n: go.wait(LONG) and n)
@@ -81,9 +91,8 @@ def test_a_gate_whose_acknowledgements_are_slow_slows_its_source(model: str) -> 
     pe = PE(flow.graph(), threading_=Threading(model, threads=2))
     pe.start()
     gate = next(index for index, node in enumerate(pe.graph.nodes) if node.name == "gate")
-    until(lambda: pe.logics[gate].backlog(0) > 8000)
-    time.sleep(0.05)
-    assert pe.logics[gate].backlog(0) < 20_000
+    until(lambda: pe.pacer.wake() or seen > 20)
+    assert 8000 < pe.logics[gate].backlog(0) < 20_000
     pe.cancel()
     go.set()
     with pytest.raises(pn.Cancelled):

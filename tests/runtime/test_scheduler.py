@@ -24,7 +24,7 @@ from penstock.runtime.policies import (
     Random,
     as_policy,
 )
-from penstock.runtime.port import Port
+from penstock.runtime.port import LOOK_AGAIN, Port
 from penstock.runtime.scheduler import Scheduler
 from tests.runtime.forcing import LONG
 from tests.runtime.running import until
@@ -52,12 +52,10 @@ def test_threads_come_and_go_at_any_moment(seed: int) -> None:
     flow, out = pipeline(3000)
     pe = PE(flow.graph(), threading_=Threading("dynamic", threads=3, capacity=rng.choice([1, 16, 256])))
     pe.start()
-    while pe.state == "running":
+    while not pe.wait(rng.choice([0, 0.0005])):
         pe.scheduler.set_threads(rng.randint(1, 9))
         if rng.random() < 0.5:
             pe.scheduler.end_suspended()
-        time.sleep(rng.choice([0, 0.0005]))
-    assert pe.wait(LONG)
     assert out == running_sums(3000)
 
 
@@ -187,19 +185,28 @@ def test_threads_without_work_do_not_spin() -> None:
             looks += 1
             return super().take()
 
+    class Waits(threading.Condition):
+        def wait(self, timeout: float | None = None) -> bool:
+            called = super().wait(timeout)
+            waits.append((timeout, called))
+            return called
+
+    waits: list[tuple[float | None, bool]] = []
     flow = pn.Flow("idle")
     flow.source(range(100)).map(lambda n: n).map(wait).collect()
     pe = PE(flow.graph(), threading_=Threading("dynamic", threads=4, capacity=1, policy=Counting))
+    pe.scheduler._work = Waits(threading.Lock())
     pe.start()
     assert stuck.wait(LONG)
-    time.sleep(0.1)  # until all the others have nothing to do
-    before, start = looks, time.monotonic()
-    time.sleep(0.3)
-    rate = (looks - before) / (time.monotonic() - start)
+    until(lambda: len(waits) > 12 and set(waits[-12:]) == {(LOOK_AGAIN, False)})  # the others have nothing to do
+    looks_before, waits_before = looks, len(waits)
+    until(lambda: len(waits) >= waits_before + 60)
+    looks_after, rest = looks, waits[waits_before:]
     go.set()
     assert pe.wait(LONG)
-    # Four threads, a hundred looks a second each, up to four ports met at each look.
-    assert rate < 3 * 4 * 100 * 4
+    assert set(rest) == {(LOOK_AGAIN, False)}, "nobody calls them, so they sleep for as long as they may"
+    # Before each wait a thread meets every port at most once. Four threads may have looked and not waited yet.
+    assert looks_after - looks_before <= (len(rest) + 4) * (len(pe.ports) + 1)
 
 
 # ------------------------------------------------------------------------------------------------------------- the list
