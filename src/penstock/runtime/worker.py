@@ -19,7 +19,7 @@ from penstock.runtime.metrics import ThreadMetrics
 from penstock.runtime.port import LOOK_AGAIN, Port
 
 if TYPE_CHECKING:
-    from penstock.runtime.pe import PE
+    from penstock.runtime.host import Host
     from penstock.runtime.scheduler import Scheduler
 
 # A thread that finds nothing waits this long first, then ten times as long each time up to `LOOK_AGAIN`.
@@ -29,7 +29,7 @@ SHORTEST_WAIT = 0.0001
 class PortThread:
     """A thread that runs ports, and what it tells about itself."""
 
-    def __init__(self, pe: PE, name: str) -> None:
+    def __init__(self, pe: Host, name: str) -> None:
         self.pe = pe
         self.turn = pe.make_turn()
         self.stopped = False
@@ -135,7 +135,7 @@ class Worker(PortThread):
 class DedicatedThread(PortThread):
     """A thread that runs one port only."""
 
-    def __init__(self, pe: PE, port: Port) -> None:
+    def __init__(self, pe: Host, port: Port) -> None:
         super().__init__(pe, f"port {port.name}")
         self.port = port
         self._called = threading.Event()
