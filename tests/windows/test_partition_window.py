@@ -13,8 +13,6 @@ from penstock.windows.engine import PartitionWindow
 from penstock.windows.policies import session, sliding, tumbling
 from tests.windows import oracles
 
-MARK, TICK = "mark", "tick"
-
 
 def value(t):
     return t

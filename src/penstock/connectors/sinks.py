@@ -24,18 +24,12 @@ class ListSink(Sink):
 
 
 class CallableSink(Sink):
-    """Calls a function with every tuple. After it failed, `failed_on` holds the tuple it failed on."""
+    """Calls a function with every tuple."""
 
     def __init__(self, function: Callable[[Any], Any]) -> None:
         self.function = function
-        self.failed_on: Any = None
 
     def write(self, tuples: list[Any]) -> None:
         function = self.function
-        item = None
-        try:
-            for item in tuples:
-                function(item)
-        except Exception:
-            self.failed_on = item
-            raise
+        for item in tuples:
+            function(item)

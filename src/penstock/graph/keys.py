@@ -52,10 +52,6 @@ class Key:
             return getattr(self.function, "__name__", type(self.function).__name__) + "()"
         return ", ".join(self.names)
 
-    def compatible(self, other: Key) -> bool:
-        """True when one split of the stream can serve both keys (pipelined fission §3.1)."""
-        return self == other or bool(set(self.names) & set(other.names))
-
     def getter(self) -> Callable[[Any], Any]:
         """The function that reads this key from a tuple."""
         if self.function is not None:

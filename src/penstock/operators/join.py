@@ -24,7 +24,7 @@ from penstock.tuples import attribute_getter
 from penstock.windows.arrival import distance
 from penstock.windows.policies import Window
 
-LEFT, RIGHT = 0, 1
+LEFT = 0
 
 
 class Entry:

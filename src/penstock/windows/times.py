@@ -113,7 +113,7 @@ class Grid:
     >>> grid = grid_of(Window("event", 10, sliding=True, every=4, on="ts"), 1)
     >>> grid.pane, grid.step, grid.size
     (2, 2, 5)
-    >>> [grid.bound(pane) for pane in grid.panes_of(3)]
+    >>> [grid.bound(3 * grid.step + pane) for pane in range(grid.size)]
     [12, 14, 16, 18, 20]
     """
 
@@ -146,10 +146,6 @@ class Grid:
     def last_window(self, pane: int) -> int:
         """The last window that starts at or before `pane`."""
         return pane // self.step
-
-    def panes_of(self, window: int) -> range:
-        """The panes of a window."""
-        return range(window * self.step, window * self.step + self.size)
 
     def first_open(self, newest: Number) -> int:
         """The first window that is still open when `newest` is the newest time seen."""

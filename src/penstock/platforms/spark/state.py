@@ -110,7 +110,6 @@ class Buckets:
         header = entries.get(operator, -1)
         if header is not None:
             self._count, self._keys = pickle.loads(header)
-        self._header = header is not None
         self._loaded: dict[int, dict[Any, bytes]] = {}
         self._changed: set[int] = set()
 
