@@ -86,4 +86,4 @@ def test_wrong_profiles_and_plans(program: Path, tmp_path: Path) -> None:
     assert "no Penstock plan" in _call("run", program, "--on", "local", "--plan-from", bad).stderr
     assert _call("plan", program, "--profile-from", tmp_path / "nowhere.json").exit_code == 2
     assert _call("plan", program, "--profile-from", bad, "--profile").exit_code == 2
-    assert _call("plan", program, "--on", "spark", "--json").exit_code == 2
+    assert _call("run", program, "--profile-from", bad, "--plan-from", bad).exit_code == 2

@@ -158,8 +158,12 @@ def test_plans_of_other_programs_are_refused() -> None:
         pn.plan(one, profile=profile, cores=0)
     with pytest.raises(pn.PlatformError, match="threading="):
         pn.plan(one, profile=profile, threading="dynamic")
-    with pytest.raises(pn.PlatformError, match="on='local'"):
-        pn.plan(one, profile=profile, on="spark")
+    with pytest.raises(pn.PlatformError, match="threading="):
+        pn.plan(one, on="spark", threading="dynamic")
+    with pytest.raises(pn.PlatformError, match="made for on='spark'"):
+        pn.run(one, on="local", plan=pn.plan(one, on="spark"))
+    with pytest.raises(pn.PlatformError, match="leave profile= out"):
+        pn.run(one, on="local", plan=plan, profile=profile)
 
 
 # --------------------------------------------------------------------------------------------------------- the model

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import penstock as pn
-from penstock.platforms.spark.stages import Stages, find_stages
+from penstock.compiler.stages import Stages, find_stages
 
 
 def _stages(build: Callable[[Any], Any]) -> tuple[Stages, dict[str, int]]:

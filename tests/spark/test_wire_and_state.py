@@ -169,12 +169,13 @@ def test_touching_few_keys_of_many_costs_few_calls() -> None:
 def _driven(make: Any, chunks: list[list[Any]]) -> list[Any]:
     """Run chunks through a flow's only operator with state, storing and loading everything between them."""
     from penstock.graph.graph import Target
+    from penstock.platforms.spark import planning
     from penstock.platforms.spark.program import make_program
     from penstock.platforms.spark.stage_runner import StageRunner
 
     flow = pn.Flow("stored")
     make(flow.source([])).collect()
-    program = make_program(flow.graph(), "test", 1)
+    program = make_program(planning.plan(flow.graph(), cores=1), "test")
     entries, out = Memory(), []
     for number, chunk in enumerate([*chunks, None]):
         state = ChannelState(entries)

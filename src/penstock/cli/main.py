@@ -43,7 +43,8 @@ def cli() -> None:
 @click.option("--checkpoint", type=click.Path(file_okay=False), default=None, help="Folder to go on from (Spark).")
 @click.option("--trigger", default=None, help="How often a batch starts, such as 1s (Spark).")
 @click.option("--spark-log", "log", default=None, help="Show Spark's own log at this level, such as WARN.")
-@click.option("--plan-from", type=_FILE, default=None, help="Run by a plan saved with penstock plan --json (local).")
+@click.option("--plan-from", type=_FILE, default=None, help="Run by a plan saved with penstock plan --json.")
+@click.option("--profile-from", type=_FILE, default=None, help="Run by the plan for a saved profile.")
 @click.option("--plan", "show_plan", is_flag=True, help="Print the plan before running.")
 @click.option("--operators", is_flag=True, help="Print what each operator did and cost.")
 @click.option("--save-profile", type=click.Path(dir_okay=False), default=None, help="Write the profile as JSON.")
@@ -60,12 +61,15 @@ def run(
     trigger: str | None,
     log: str | None,
     plan_from: str | None,
+    profile_from: str | None,
     show_plan: bool,
     operators: bool,
     save_profile: str | None,
     show_traceback: bool,
 ) -> None:
     """Run the flow in FILE to the end of its sources."""
+    if plan_from is not None and profile_from is not None:
+        raise click.UsageError("--plan-from is a plan, --profile-from makes one: choose one")
     console = Console(stderr=True)
     options: dict[str, object] = {"threading": threading, "threads": threads, "policy": policy, "latency": latency}
     options |= {"master": master, "checkpoint": checkpoint, "trigger": trigger, "log": log}
@@ -74,6 +78,8 @@ def run(
         flow = load_flow(program)
         if plan_from is not None:
             options["plan"] = Plan.from_json(Path(plan_from).read_text(encoding="utf-8"), flow)
+        if profile_from is not None:
+            options["profile"] = Profile.load(profile_from)
         job = launch.submit(flow, on=on, **{key: value for key, value in options.items() if value is not None})
         if show_plan:
             click.echo(str(job.plan) + "\n")
@@ -126,20 +132,17 @@ def plan(
     """Explain how the flow in FILE would run."""
     if measure and profile_from is not None:
         raise click.UsageError("--profile measures, --profile-from reads: choose one")
-    if (as_json or picture is not None) and on != "local":
-        raise click.UsageError("--json and --picture are for --on local")
     try:
         flow = load_flow(program)
         found = profile(flow) if measure else None
         if profile_from is not None:
             found = Profile.load(profile_from)
         explained = launch.plan(flow, cores=cores, on=on, threading=threading, profile=found, gil=gil)
-        if isinstance(explained, Plan):
-            if picture is not None:
-                Path(picture).write_text(explained.picture(), encoding="utf-8")
-            if as_json:
-                click.echo(explained.to_json())
-                return
+        if picture is not None:
+            Path(picture).write_text(explained.picture(), encoding="utf-8")
+        if as_json:
+            click.echo(explained.to_json())
+            return
     except PenstockError as error:
         _report(error, Console(stderr=True), show_traceback)
         sys.exit(FAILED)

@@ -9,7 +9,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from penstock.platforms.job import Job, JobMetrics
+from penstock.platforms.job import Job, JobMetrics, Throughput
 
 REFRESH = 0.25  # seconds between looks at the job
 
@@ -88,6 +88,8 @@ def summary(job: Job, console: Console, *, operators: bool) -> None:
     for name, counters in counted.items():
         parts = ", ".join(f"{count:,} {what}" for what, count in counters.items() if count)
         console.print(f"  {name}: {parts}", highlight=False, markup=False)
+    for line in () if metrics.throughput is None else throughput_lines(metrics.throughput):
+        console.print(line, highlight=False, markup=False, soft_wrap=True)
     if metrics.latency is not None:
         p50, p99 = duration(metrics.latency.percentile(50)), duration(metrics.latency.percentile(99))
         console.print(f"  latency: half within {p50}, 99 % within {p99}", highlight=False, markup=False)
@@ -95,6 +97,29 @@ def summary(job: Job, console: Console, *, operators: bool) -> None:
         console.print(_table(metrics))
         if metrics.ports:
             console.print(_ports(metrics))
+
+
+def throughput_lines(found: Throughput) -> list[str]:
+    """Model and measurement side by side, and what each of them counts.
+
+    >>> for line in throughput_lines(Throughput(41e3, 38e3, 80_000, 4, 2.1, 0.4, False, 2e-5)):
+    ...     print(line)
+      throughput in batches: model 41 k tuples/s, measured 38 k tuples/s
+        model: 20 µs per tuple, costs as in this run, and Spark's own 0.10 s per batch
+        measured: 80,000 tuples in 4 batches, 2.1 s by Spark's count; start-up and the first batch are left out
+    """
+    batches = "1 batch" if found.batches == 1 else f"{found.batches} batches"
+    out = "start-up is left out, the first batch is not" if found.first else "start-up and the first batch are left out"
+    measured = f"{found.tuples:,} tuples in {batches}, {found.seconds:.1f} s by Spark's count; {out}"
+    if found.model is None:
+        return [f"  throughput in batches: measured {quantity(found.measured)} tuples/s", f"    measured: {measured}"]
+    own = f"Spark's own {found.fixed / found.batches:.2f} s per batch"
+    both = f"model {quantity(found.model)} tuples/s, measured {quantity(found.measured)} tuples/s"
+    return [
+        f"  throughput in batches: {both}",
+        f"    model: {duration(found.per_tuple)} per tuple, costs as in this run, and {own}",
+        f"    measured: {measured}",
+    ]
 
 
 def _table(metrics: JobMetrics) -> Table:

@@ -56,8 +56,9 @@ class Machine:
 class Expected:
     """What the model says: `throughput` in tuples of each source per second (of a source with rate 1).
 
-    `limit` is what holds it back: "region" number `bottleneck`, all "cores" being busy, or the "gil". `busy` cores are
-    in use at that throughput. `times` are seconds per source tuple of each region.
+    `limit` is what holds it back: "region" number `bottleneck`, all "cores" being busy, or the "gil"; where regions are
+    stages that run one after the other, the slowest "stage". `busy` cores are in use at that throughput. `times` are
+    seconds per source tuple of each region, `handing` those of them that stages spend at their boundaries.
     """
 
     throughput: float
@@ -65,6 +66,7 @@ class Expected:
     bottleneck: int
     busy: float
     times: tuple[float, ...]
+    handing: tuple[float, ...] = ()
 
 
 @dataclass(frozen=True)

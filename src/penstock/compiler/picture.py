@@ -43,8 +43,8 @@ class _Place:
     y: float
 
 
-def picture(graph: Graph, physical: Physical | None = None) -> str:
-    """`graph` as SVG text, with the layout, costs and rates of `physical` where they are known.
+def picture(graph: Graph, physical: Physical | None = None, summary: str | None = None) -> str:
+    """`graph` as SVG text, with the layout, costs and rates of `physical` where they are known, under a `summary`.
 
     >>> import penstock as pn
     >>> flow = pn.Flow("demo")
@@ -67,7 +67,7 @@ def picture(graph: Graph, physical: Physical | None = None) -> str:
         _text(16, 24, title, "title"),
     ]
     if physical is not None:
-        parts.append(_text(16, 42, _summary(graph, physical), "small"))
+        parts.append(_text(16, 42, _summary(graph, physical) if summary is None else summary, "small"))
         parts += _frames(physical, places)
     parts += _streams(graph, places)
     for node in graph:
@@ -103,7 +103,8 @@ def _places(graph: Graph) -> dict[int, _Place]:
 def _frames(physical: Physical, places: dict[int, _Place]) -> Iterator[str]:
     for number, group in enumerate(physical.groups):
         slowest = physical.expected is not None and physical.expected.bottleneck == number
-        slow = " slow" if slowest and physical.expected and physical.expected.limit == "region" else ""
+        limits = physical.expected is not None and physical.expected.limit in ("region", "stage")
+        slow = " slow" if slowest and limits else ""
         if group.width > 1:
             yield _frame(group.nodes, places, 18, "region" + slow)
             corner = min((places[node] for node in group.nodes), key=lambda place: (place.y, place.x))
@@ -141,7 +142,7 @@ def _box(node: Node, place: _Place, physical: Physical | None) -> Iterator[str]:
     )
     yield _text(place.x + 9, place.y + 19, label)
     yield _text(place.x + 9, place.y + 34, f"{node.operation.verb}, {node.kind}"[:26], "small")
-    if physical is not None:
+    if physical is not None and physical.costs:
         flow = physical.rate(node.index)
         cost = micros(physical.costs.get(node.index, 0.0))
         yield _text(place.x + 9, place.y + 49, cost + (f"   {rate(flow)}" if flow is not None else ""), "small")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import ClassVar
 
 from penstock.compiler.layout_text import layout_lines
 from penstock.compiler.physical import Physical
@@ -17,6 +18,8 @@ from penstock.graph.graph import Graph, Node, Target
 @dataclass(frozen=True)
 class Plan:
     """How a program will run. `str(plan)` explains it; `plan.code()` shows the generated functions."""
+
+    platform: ClassVar[str] = "local"
 
     graph: Graph
     segments: Segments
@@ -52,7 +55,7 @@ class Plan:
 
     @staticmethod
     def from_json(text: str, graph: Graph | Flow) -> Plan:
-        """The plan that `to_json` wrote, for the flow it was made of, or its graph.
+        """The plan that `to_json` wrote, for the flow it was made of, or its graph; also one for Spark.
 
         >>> import penstock as pn
         >>> flow = pn.Flow("any")

@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
+from penstock.compiler.batches import Cluster
 from penstock.compiler.codegen import OutletNames, write_program
 from penstock.compiler.fission import Replicated, replicate
 from penstock.compiler.physical import Expected, Group, Machine, Physical, arrange
 from penstock.compiler.segments import SegmentPlan, Segments
+from penstock.compiler.stage_planner import check_stages
+from penstock.compiler.stages import find_stages
 from penstock.errors import PenstockError
 from penstock.graph.graph import Graph, Output, Target
 from penstock.operators.registry import logic_of
@@ -26,6 +29,7 @@ def plan_to_json(plan: Plan) -> str:
     graph = plan.program
     data: dict[str, Any] = {
         "penstock_plan": VERSION,
+        "platform": plan.platform,
         "flow": graph.name,
         "operators": [{"name": node.name, "does": node.operation.verb, "kind": node.kind} for node in graph],
         "cores": plan.cores,
@@ -52,8 +56,17 @@ def plan_from_json(text: str, graph: Graph, make: Callable[..., Plan]) -> Plan:
         if found != [(node.name, node.operation.verb, node.kind) for node in graph]:
             raise PenstockError(f"this plan was made for other operators than those of flow '{graph.name}'")
         index = {node.name: node.index for node in graph}
-        physical = None if data["layout"] is None else _layout_of(data["layout"], index)
-        replicated = arranged(graph, physical)
+        platform = data.get("platform", "local")
+        if platform not in ("local", "spark"):
+            raise PenstockError(f"this plan is for a platform {platform!r}, which does not exist")
+        physical = None if data["layout"] is None else _layout_of(data["layout"], index, platform)
+        if platform == "spark":
+            from penstock.compiler.stage_plan import SparkPlan
+
+            make = SparkPlan
+            replicated = in_stages(graph, physical)
+        else:
+            replicated = arranged(graph, physical)
         segments = _segments(data["segments"], len(replicated.graph))
         return make(
             replicated.graph,
@@ -74,6 +87,17 @@ def plan_from_json(text: str, graph: Graph, make: Callable[..., Plan]) -> Plan:
 def arranged(graph: Graph, physical: Physical | None) -> Replicated:
     """The graph that a plan of `graph` runs."""
     return replicate(graph) if physical is None else arrange(graph, physical.groups)
+
+
+def in_stages(graph: Graph, physical: Physical | None) -> Replicated:
+    """The graph that a plan of `graph` for Spark runs: as it is, with tuples tracked where a stage is replicated."""
+    if physical is None:
+        raise PenstockError("a plan for Spark needs a layout: its stages")
+    check_stages(graph, physical.groups)
+    stages = find_stages(graph)
+    replicated = set(range(1, stages.levels + 1)) - stages.single
+    tracked = (index for index, levels in stages.present.items() if levels & replicated)
+    return Replicated(graph, tuple(range(len(graph))), frozenset(tracked), {})
 
 
 def segment_texts(replicated: Replicated, segment: SegmentPlan) -> list[str]:
@@ -132,7 +156,7 @@ def _layout_data(graph: Graph, physical: Physical) -> dict[str, Any]:
     }
 
 
-def _layout_of(data: dict[str, Any], index: Mapping[str, int]) -> Physical:
+def _layout_of(data: dict[str, Any], index: Mapping[str, int], platform: str) -> Physical:
     def by_index(values: dict[str, Any]) -> dict[int, Any]:
         return {index[name]: value for name, value in values.items()}
 
@@ -148,7 +172,11 @@ def _layout_of(data: dict[str, Any], index: Mapping[str, int]) -> Physical:
     expected = data["expected"]
     return Physical(
         groups,
-        Machine(**data["machine"]),
-        None if expected is None else Expected(**{**expected, "times": tuple(expected["times"])}),
+        (Cluster if platform == "spark" else Machine)(**data["machine"]),
+        None if expected is None else _expected_of(expected),
         *(by_index(data[part]) for part in ("alone", "cuts", "costs", "arrivals")),
     )
+
+
+def _expected_of(data: dict[str, Any]) -> Expected:
+    return Expected(**{**data, "times": tuple(data["times"]), "handing": tuple(data.get("handing", ()))})

@@ -15,7 +15,7 @@ from penstock.optimizer.graphs import GraphPlan, OpGraph, optimal_graph
 from penstock.optimizer.model import Op
 from penstock.optimizer.profile import OperatorProfile, Profile
 
-_ALIKE = 0.01  # throughputs that differ by this part are the same to a model
+ALIKE = 0.01  # throughputs that differ by this part are the same to a model
 
 
 def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
@@ -35,31 +35,31 @@ def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
     held = held_shares(graph, profile)
     layouts = [_with_wishes(graph, regions, layout) for layout in _layouts(graph, regions, weights, machine, held)]
     rated = [(expect(layout, weights, machine, held), layout) for layout in layouts]
-    groups = _trimmed(graph, _best(rated)[1], lambda layout: expect(layout, weights, machine, held))
+    groups = trimmed(graph, best_of(rated)[1], lambda layout: expect(layout, weights, machine, held))
     expected = expect(groups, weights, machine, held)
     reasons = _Reasons(graph, regions, weights, machine, groups, expected)
     return Physical(
         tuple(replace(group, reason=reasons.of_group(n), key=_key(graph, group)) for n, group in enumerate(groups)),
         machine,
         expected,
-        alone={index: reason for index, reason in regions.alone.items() if not _plainly_alone(graph, index)},
+        alone={index: reason for index, reason in regions.alone.items() if not plainly_alone(graph, index)},
         cuts=reasons.cuts(),
-        costs={node.index: _known(profile, node.name).cost for node in graph},
+        costs={node.index: known(profile, node.name).cost for node in graph},
         arrivals=dict(enumerate(weights.arrivals)),
     )
 
 
-def _best(rated: Sequence[tuple[Expected | None, list[Group]]]) -> tuple[Expected | None, list[Group]]:
+def best_of(rated: Sequence[tuple[Expected | None, list[Group]]]) -> tuple[Expected | None, list[Group]]:
     """Of those as good as the fastest, as far as a model can tell, one with the fewest threads."""
     fastest = max((expected.throughput for expected, _ in rated if expected is not None), default=0.0)
-    good = [one for one in rated if one[0] is None or one[0].throughput >= fastest * (1 - _ALIKE)]
+    good = [one for one in rated if one[0] is None or one[0].throughput >= fastest * (1 - ALIKE)]
     return min(good, key=lambda one: (sum(group.threads for group in one[1]), -one[0].throughput if one[0] else 0.0))
 
 
-def _trimmed(graph: Graph, layout: list[Group], rating: Callable[[list[Group]], Expected | None]) -> list[Group]:
+def trimmed(graph: Graph, layout: list[Group], rating: Callable[[list[Group]], Expected | None]) -> list[Group]:
     """`layout` without the copies and threads that add nothing a model could tell."""
     now = rating(layout)
-    least = now.throughput * (1 - _ALIKE) if now is not None else 0.0
+    least = now.throughput * (1 - ALIKE) if now is not None else 0.0
     number = 0
     while number < len(layout):
         for smaller in _smaller(graph, layout[number]):
@@ -82,18 +82,18 @@ def _smaller(graph: Graph, group: Group) -> Iterator[Group]:
         yield replace(group, pipelines=(*lines[:at], lines[at] + lines[at + 1], *lines[at + 2 :]))
 
 
-def _known(profile: Profile, name: str) -> OperatorProfile:
+def known(profile: Profile, name: str) -> OperatorProfile:
     return profile.operators.get(name, OperatorProfile(0.0, 1.0, 0))
 
 
 def completed(graph: Graph, profile: Profile) -> Profile:
     """`profile` with an entry for each operator: one that was never measured is taken to cost nothing."""
-    return Profile(profile.flow, {node.name: _known(profile, node.name) for node in graph})
+    return Profile(profile.flow, {node.name: known(profile, node.name) for node in graph})
 
 
 def held_shares(graph: Graph, profile: Profile) -> list[float]:
     """The part of each operator's cost during which it holds the GIL: none of a batch operator's if nobody knows."""
-    free = [_known(profile, node.name).free for node in graph]
+    free = [known(profile, node.name).free for node in graph]
     return [
         1.0 - (float(isinstance(node.operation, MapBatch)) if part is None else part)
         for node, part in zip(graph, free, strict=True)
@@ -149,6 +149,11 @@ def _groups(graph: Graph, plan: GraphPlan) -> list[Group]:
     return sorted(groups, key=lambda group: rank[group.entry])
 
 
+def overlap(left: float, right: float) -> str:
+    """Why a pipeline starts where one does."""
+    return f"{micros(left)} per source tuple before it and {micros(right)} from it on overlap"
+
+
 def _with_wishes(graph: Graph, regions: Regions, groups: Sequence[Group]) -> list[Group]:
     """`groups` with the regions that the user gave a width, in that width."""
     wished = {
@@ -196,7 +201,7 @@ def _key(graph: Graph, group: Group) -> str:
 # ---------------------------------------------------------------------------------------------------------- reasons
 
 
-def _plainly_alone(graph: Graph, index: int) -> bool:
+def plainly_alone(graph: Graph, index: int) -> bool:
     """Sources and sinks: nobody wonders."""
     return graph.nodes[index].is_source or graph.nodes[index].is_sink
 
@@ -238,7 +243,7 @@ class _Reasons:
         assert self.expected is not None
         alone = [index for index in group.nodes if index in self.regions.alone]
         if len(alone) == len(group.nodes):
-            first = next((i for i in alone if not _plainly_alone(self.graph, i)), alone[0])
+            first = next((i for i in alone if not plainly_alone(self.graph, i)), alone[0])
             return f"one copy: {self.graph.nodes[first].name}: {self.regions.alone[first]}"
         if self.machine.cores == 1:
             return "one copy: there is one core"
@@ -260,5 +265,5 @@ class _Reasons:
         for group in self.groups:
             for before, after in zip(group.pipelines, group.pipelines[1:], strict=False):
                 left, right = self._work(before), self._work(after)
-                found[after[0]] = f"{micros(left)} per source tuple before it and {micros(right)} from it on overlap"
+                found[after[0]] = overlap(left, right)
         return found

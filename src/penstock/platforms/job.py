@@ -33,12 +33,32 @@ class OperatorMetrics:
 
 
 @dataclass(frozen=True, slots=True)
+class Throughput:
+    """Tuples of the sources per second of a run in batches: what the model says of the plan, and what was `measured`.
+
+    Both are about the same `batches`, with `tuples` in all, which took `seconds` as the platform reports; `fixed`
+    seconds of these were the platform's own, whatever the batches held. `first` is true where the first batch is among
+    them, which also starts workers. `model` is None where too little was measured: it takes the costs of this run,
+    `per_tuple` seconds for each tuple.
+    """
+
+    model: float | None
+    measured: float
+    tuples: int
+    batches: int
+    seconds: float
+    fixed: float
+    first: bool
+    per_tuple: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class JobMetrics:
     """Numbers of a job at one moment: `tuples` read from all sources, `rate` tuples per second since the start.
 
     On Spark also the number of `batches` delivered, and the size of the stored state: entries (buckets of keys) and
-    bytes of memory. Locally also the threaded `ports` and the `threads` that run them, and the `latency` from source to
-    sink where it was asked for (`latency=True`).
+    bytes of memory; and the `throughput` of batches beside the model's. Locally also the threaded `ports` and the
+    `threads` that run them, and the `latency` from source to sink where it was asked for (`latency=True`).
     """
 
     state: str
@@ -52,6 +72,7 @@ class JobMetrics:
     ports: Mapping[str, PortMetrics] = field(default_factory=dict)
     threads: Mapping[str, ThreadMetrics] = field(default_factory=dict)
     latency: Latency | None = None
+    throughput: Throughput | None = None
 
 
 class Explained(Protocol):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal, overload
+from typing import Any
 
 from penstock.compiler.plan import Plan
 from penstock.errors import PlatformError
@@ -10,11 +10,12 @@ from penstock.graph.flow import Flow
 from penstock.optimizer.calibrate import Calibration
 from penstock.optimizer.profile import Profile
 from penstock.platforms import local
-from penstock.platforms.job import Explained, Job
+from penstock.platforms.job import Job
+from penstock.platforms.spark import planning
 
 PLATFORMS = ("spark", "local")
 _LOCAL_OPTIONS = ("threading", "threads", "pes", "policy", "quantum", "queue", "latency", "clock", "profile", "plan")
-_SPARK_OPTIONS = ("master", "checkpoint", "trigger", "conf", "spark", "log")
+_SPARK_OPTIONS = ("master", "checkpoint", "trigger", "conf", "spark", "log", "profile", "plan")
 
 
 def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
@@ -27,7 +28,8 @@ def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
 
     Options of on="spark": `master=` ("local[*]" by default), `checkpoint=` (a folder from which a stopped or killed job
     goes on), `trigger=` (such as "1s": how often a batch starts; as soon as there is data by default), `conf=` (Spark
-    settings), `spark=` (a session of your own), `log=` (a Spark log level).
+    settings), `spark=` (a session of your own), `log=` (a Spark log level), `profile=` (a profile to plan by), `plan=`
+    (run by this plan of `pn.plan(flow, on="spark")`).
     """
     graph = flow.graph()
     if on == "local":
@@ -59,28 +61,6 @@ def run(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     return job
 
 
-@overload
-def plan(
-    flow: Flow,
-    *,
-    cores: int | None = ...,
-    on: Literal["local"] = ...,
-    threading: str = ...,
-    profile: Profile | None = ...,
-    calibration: Calibration | None = ...,
-    gil: bool | None = ...,
-) -> Plan: ...
-@overload
-def plan(
-    flow: Flow,
-    *,
-    cores: int | None = ...,
-    on: str,
-    threading: str = ...,
-    profile: Profile | None = ...,
-    calibration: Calibration | None = ...,
-    gil: bool | None = ...,
-) -> Explained: ...
 def plan(
     flow: Flow,
     *,
@@ -90,12 +70,13 @@ def plan(
     profile: Profile | None = None,
     calibration: Calibration | None = None,
     gil: bool | None = None,
-) -> Explained:
+) -> Plan:
     """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened.
 
-    With a `profile` (of `pn.profile`, or saved from a run) locally also which operators share a thread, which are
-    replicated, and the throughput expected on `cores` cores (those of this machine by default). `calibration` says what
-    boundaries cost, by default what `penstock calibrate` found; `gil=False` plans for a Python without a GIL.
+    With a `profile` (of `pn.profile`, or saved from a run) also which operators share a thread, which are replicated
+    (on Spark: the channels and threads of each stage), and the throughput expected on `cores` cores (those of this
+    machine by default). `calibration` says what boundaries cost, by default what `penstock calibrate` found;
+    `gil=False` plans for a Python without a GIL.
 
     >>> import penstock as pn
     >>> flow = pn.Flow("squares")
@@ -108,10 +89,9 @@ def plan(
     if on == "local":
         return local.plan(graph, threading, cores=cores, profile=profile, calibration=calibration, gil=gil)
     if on == "spark":
-        if profile is not None:
-            raise PlatformError("a plan by a profile is for on='local'; what runs together on Spark follows the keys")
-        explained: Explained = _spark().plan(graph, cores)
-        return explained
+        if threading != "auto":
+            raise PlatformError("threading= is for on='local': what runs in which thread on Spark follows the stages")
+        return planning.plan(graph, cores=cores, profile=profile, calibration=calibration, gil=gil)
     raise _no_platform(on)
 
 

@@ -43,10 +43,14 @@ def submit(
     queue: int = CAPACITY,
     latency: bool = False,
     clock: Clock | None = None,
-    profile: bool = True,
+    profile: bool | Profile = True,
     plan: Plan | None = None,
 ) -> Job:
     """Start `graph` in this process and return at once."""
+    if isinstance(profile, Profile):
+        if plan is not None:
+            raise PlatformError("plan= says how the program runs: leave profile= out, or plan=")
+        plan, profile = _plan_by(graph, profile, threading), True
     if pes not in (None, 1):
         raise PlatformError(f"pes={pes} cannot run yet: the local platform has one PE; leave this option out")
     chosen = threading_of(threading, threads, policy, quantum, queue)
@@ -100,14 +104,23 @@ def plan(
         return replace(plan_of(PE(graph, threading_=threading_of(threading))), cores=cores)
     if threading != "auto":
         raise PlatformError("a plan by a profile decides what runs in which thread: leave threading= out")
-    if cores is not None and (isinstance(cores, bool) or not isinstance(cores, int) or cores < 1):
-        raise PlatformError(f"cores must be a number from 1, not {cores!r}")
+    check_cores(cores)
     cores = cores if cores is not None else core_count()
     port = (calibration if calibration is not None else kept_calibration())["port"]
     machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil)
     physical = decide(graph, profile, machine)
     pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups))
     return replace(plan_of(pe), cores=cores, physical=physical)
+
+
+def _plan_by(graph: Graph, profile: Profile, threading: str) -> Plan:
+    return plan(graph, threading, profile=profile)
+
+
+def check_cores(cores: int | None) -> None:
+    """Raise `PlatformError` for what is no number of cores."""
+    if cores is not None and (isinstance(cores, bool) or not isinstance(cores, int) or cores < 1):
+        raise PlatformError(f"cores must be a number from 1, not {cores!r}")
 
 
 def has_gil() -> bool:
@@ -117,7 +130,9 @@ def has_gil() -> bool:
 
 
 def by_plan(graph: Graph, plan: Plan) -> Replicated:
-    """`graph` arranged as `plan` says. Raises `PlatformError` for the plan of another program."""
+    """`graph` arranged as `plan` says. Raises `PlatformError` for the plan of another program or platform."""
+    if plan.platform != "local":
+        raise PlatformError(f"plan= was made for on={plan.platform!r}; make one with pn.plan(flow, on='local')")
     if [node.name for node in plan.program] != [node.name for node in graph]:
         raise PlatformError(f"plan= was made for flow '{plan.program.name}' with other operators than '{graph.name}'")
     if plan.physical is not None:

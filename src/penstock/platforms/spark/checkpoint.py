@@ -1,6 +1,6 @@
 """What a job keeps beside Spark's own checkpoint, and who may use it.
 
-    program.json   the program the checkpoint belongs to, and its number of channels
+    program.json   the program the checkpoint belongs to, and the channels of its levels
     finals.json    which sources have ended, and in which batch
     complete       the job has ended and its sinks are in place
     lock           held by the process that runs the job
@@ -65,19 +65,19 @@ class Checkpoint:
 
     # ------------------------------------------------------------------------------------------------- one program
 
-    def agree(self, graph: Graph, channels: int) -> int:
-        """Refuse another program; the number of channels the job runs with, which stays what it was at first."""
+    def agree(self, graph: Graph, widths: list[int]) -> list[int]:
+        """Refuse another program; the channels of each level the job runs with, which stay what they were at first."""
         mark = _mark(graph)
         known = self._read("program.json")
         if known is None:
-            self._write("program.json", {"flow": graph.name, "mark": mark, "channels": channels})
-            return channels
+            self._write("program.json", {"flow": graph.name, "mark": mark, "channels": widths})
+            return widths
         if known["mark"] != mark:
             raise PlatformError(
                 f"the checkpoint {self.folder} belongs to another program ('{known['flow']}'): its operators "
                 "differ from this one's; give another folder, or remove this one to start over"
             )
-        return int(known["channels"])
+        return [int(width) for width in known["channels"]]
 
     # ----------------------------------------------------------------------------------------------------- the end
 

@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from penstock.graph.graph import Graph
 from penstock.optimizer.profile import OperatorProfile, Profile
 from penstock.platforms.job import OperatorMetrics
 from penstock.runtime.profiler import Counts, probe_cost
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What one task did for one batch: its level, the seconds it was at work, and the numbers of its operators."""
+
+    level: int
+    seconds: float
+    operators: Mapping[int, tuple[Counts, dict[str, int]]]
 
 
 @dataclass
@@ -41,10 +51,17 @@ class Numbers:
         self._sums: dict[int, _Sum] = {}
         self.batches = 0
 
-    def add(self, report: dict[int, tuple[Counts, dict[str, int]]]) -> None:
-        """Add what one worker reported for one batch."""
-        for index, (counts, counters) in report.items():
+    def add(self, report: Report) -> int:
+        """Add what one task reported for one batch; returns the tuples it read from sources."""
+        read = 0
+        for index, (counts, counters) in report.operators.items():
             self._sums.setdefault(index, _Sum()).add(counts, counters)
+            read += counts.received if self._graph.nodes[index].is_source else 0
+        return read
+
+    def add_sink(self, index: int, tuples: int, seconds: float) -> None:
+        """The driver delivered so many tuples of a batch."""
+        self._sums.setdefault(index, _Sum()).add(Counts(tuples, 0, tuples, 0, seconds + tuples * probe_cost()), {})
 
     @property
     def tuples(self) -> int:

@@ -14,9 +14,10 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from penstock.errors import PenstockError
 from penstock.graph.graph import Target
+from penstock.platforms.spark.pipelines import OneAtATime
 from penstock.platforms.spark.program import unpack
 from penstock.platforms.spark.stage_runner import Outbox, StageRunner
-from penstock.platforms.spark.state import ChannelState
+from penstock.platforms.spark.state import ChannelState, Entries
 from penstock.platforms.spark.wire import FAILED, FINAL, PROLIFIC_SHIFT, decode, dest_port
 from penstock.tuples import Punctuation
 
@@ -104,7 +105,9 @@ class Level:
         program = self._program
         if channel >= program.channels_at(self._level):
             return
-        entries = MapEntries(self._state)
+        entries: Entries = MapEntries(self._state)
+        if self._level in program.threaded:
+            entries = OneAtATime(entries)
         state = ChannelState(entries)
         runner = None
         try:
@@ -117,6 +120,7 @@ class Level:
                 ended = before | {pickle.loads(row.payload) for row in finals}
                 runner.finish(before, ended)
                 state.set_ended(frozenset(ended))
+            runner.settle()
             state.flush()
             runner.report()
         except PenstockError as error:

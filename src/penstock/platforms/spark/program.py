@@ -6,46 +6,55 @@ import pickle
 import sys
 from dataclasses import dataclass, replace
 
-from penstock.compiler.segments import Segments, cut
-from penstock.errors import FlowError, PlatformError
+from penstock.compiler.segments import Segments
+from penstock.compiler.stage_plan import SparkPlan, threaded_ports
+from penstock.compiler.stages import Stages
+from penstock.errors import PlatformError
 from penstock.graph import operations as ops
 from penstock.graph.graph import Graph, Target
-from penstock.graph.operator import CoOperator
-from penstock.operators.registry import logic_of
 from penstock.platforms.spark.channels import channel_names
-from penstock.platforms.spark.stages import Stages, find_stages
-from penstock.runtime.wiring import traits_of
 
 
 @dataclass(frozen=True)
 class Program:
-    """A graph with its stages, its segments, and the number of channels of partitioned levels."""
+    """A graph with its stages, its segments, and the number of channels of each level.
+
+    `threaded` are the input ports of a level that have a queue, where the level runs as several pipelines.
+    """
 
     run: str  # tells programs apart in workers that several of them use
     graph: Graph
     stages: Stages
     segments: Segments
-    channels: int
+    widths: tuple[int, ...]
+    threaded: dict[int, frozenset[Target]]
     feeding: dict[Target, frozenset[int]]  # the sources upstream of each input port
     names: tuple[int, ...]  # what stands for each channel in rows
 
+    @property
+    def channels(self) -> int:
+        """The most channels of any level: as many as there are shuffle partitions."""
+        return len(self.names)
+
     def channels_at(self, level: int) -> int:
         """How many channels level `level` has."""
-        return 1 if level in self.stages.single else self.channels
+        return self.widths[level]
 
 
-def make_program(graph: Graph, run: str, channels: int) -> Program:
-    """Plan `graph` for Spark; refuse what cannot run there."""
-    _refuse(graph)
-    stages = find_stages(graph)
-    entries = {
-        Target(node.index, port)
-        for node in graph
-        if node.is_sink or node.index in stages.level
-        for port in range(len(node.inputs))
-    }
-    segments = cut(graph, lambda node: traits_of(logic_of(node)), entries)
-    return Program(run, graph, stages, segments, channels, _feeding(graph), channel_names(channels))
+def make_program(plan: SparkPlan, run: str) -> Program:
+    """The program that runs by `plan`."""
+    graph, groups = plan.program, plan.layout.groups
+    threaded = {level: threaded_ports(graph, group) for level, group in enumerate(groups)}
+    return Program(
+        run,
+        graph,
+        plan.stages,
+        plan.segments,
+        tuple(plan.widths),
+        {level: ports for level, ports in threaded.items() if ports},
+        _feeding(graph),
+        channel_names(plan.channels),
+    )
 
 
 def _feeding(graph: Graph) -> dict[Target, frozenset[int]]:
@@ -60,19 +69,6 @@ def _feeding(graph: Graph) -> dict[Target, frozenset[int]]:
             found |= above
         sources[index] = found
     return feeding
-
-
-def _refuse(graph: Graph) -> None:
-    for node in graph:
-        if isinstance(node.operation, ops.Feedback):
-            raise FlowError(
-                f"feedback '{node.name}' ({node.location}) cannot run on Spark: a batch flows one way; use on='local'"
-            )
-        if isinstance(node.operation, ops.Process) and isinstance(node.operation.operator, CoOperator):
-            raise FlowError(
-                f"operator '{node.name}' ({node.location}) cannot run on Spark: a suspended loop cannot be kept in the "
-                "state store; write it as a pn.Operator, or use on='local'"
-            )
 
 
 @dataclass(frozen=True)

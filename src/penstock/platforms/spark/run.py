@@ -19,26 +19,31 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from penstock.compiler.plan import Plan
+from penstock.compiler.stage_plan import SparkPlan
+from penstock.compiler.stage_planner import expect_stages
 from penstock.errors import Cancelled, PenstockError, PlatformError
 from penstock.graph.graph import Graph, Target
 from penstock.graph.operations import Read
 from penstock.optimizer.profile import Profile
-from penstock.platforms.job import JobMetrics, OperatorMetrics
+from penstock.platforms.job import JobMetrics, OperatorMetrics, Throughput
+from penstock.platforms.spark import planning
 from penstock.platforms.spark.checkpoint import Checkpoint
 from penstock.platforms.spark.connectors import SparkSource, read_level_0
 from penstock.platforms.spark.delivery import Delivery, make_delivery
-from penstock.platforms.spark.numbers import Numbers
+from penstock.platforms.spark.numbers import Numbers, Report
+from penstock.platforms.spark.planning import TARGET_SECONDS
 from penstock.platforms.spark.processor import make_processor, merged
 from penstock.platforms.spark.program import Program, make_program, pack
 from penstock.platforms.spark.session import QUERY_SETTINGS, get_session
 from penstock.platforms.spark.source import make_data_source
 from penstock.platforms.spark.spool import Spooler
+from penstock.platforms.spark.throughput import Batches
 from penstock.platforms.spark.tuning import split_conf
 from penstock.platforms.spark.wire import FAILED, FINAL, REPORT, SCHEMA, dest_port
 from penstock.runtime.failure import operator_error
 from penstock.tuples import Punctuation
 
-TARGET_SECONDS = 2.0  # a batch costs Spark about half a second whatever it holds: four times that keeps it small
 BULK_SECONDS = 6.0  # where all input is there already, nobody waits for what is new
 MOST_ITEMS, MOST_RANGES = 64, 12  # in a batch, for each channel: memory stays bounded on quick machines too
 _PAUSE = 0.02
@@ -55,6 +60,8 @@ class SparkOptions:
     conf: Mapping[str, str] | None = None
     spark: Any = None
     log: str | None = None
+    profile: Profile | None = None
+    plan: Plan | None = None
 
 
 # The level and origin of what failed, the error, its pickled cause, and the worker's traceback.
@@ -83,15 +90,17 @@ class SparkRun:
         conf, self._tuning = split_conf(options.conf)
         session = options.spark if options.spark is not None else get_session(options.master, conf, options.log)
         self._session = session.newSession()
-        channels = max(1, self._session.sparkContext.defaultParallelism)
-        self.program: Program = make_program(graph, uuid.uuid4().hex, channels)
+        self._cores = max(1, self._session.sparkContext.defaultParallelism)
+        self.plan = self._make_plan()
+        self._batches = Batches(self._cores)
+        self.program: Program = make_program(self.plan, uuid.uuid4().hex)
         self._packed = pack(self.program)
         self._folder = self._make_folder()
         self._checkpoint = Checkpoint(self._folder)
-        known = self._checkpoint.agree(graph, channels)
-        if known != channels:
-            channels = known
-            self.program = make_program(graph, self.program.run, channels)
+        widths = self._checkpoint.agree(graph, self.plan.widths)
+        if widths != self.plan.widths:
+            self.plan = planning.with_widths(self.plan, widths)
+            self.program = make_program(self.plan, self.program.run)
             self._packed = pack(self.program)
         keeps = options.checkpoint is not None
         self.deliveries: dict[int, Delivery] = {
@@ -111,7 +120,7 @@ class SparkRun:
                 node.operation.source,  # type: ignore[attr-defined]
                 self._checkpoint.place("sources", node.name),
                 node.name,
-                channels,
+                self.program.channels_at(0),
                 lambda error, node=node: self._source_failed(error, node),  # type: ignore[misc]
                 self._tuning,
             )
@@ -120,6 +129,16 @@ class SparkRun:
         }
 
     # ------------------------------------------------------------------------------------------------- starting
+
+    def _make_plan(self) -> SparkPlan:
+        options = self.options
+        if options.plan is None:
+            if options.profile is not None and not isinstance(options.profile, Profile):
+                raise PlatformError(f"profile= on Spark is a profile to plan by, not {options.profile!r}")
+            return planning.plan(self.graph, cores=self._cores, profile=options.profile)
+        if options.profile is not None:
+            raise PlatformError("plan= says how the program runs: leave profile= out, or plan=")
+        return planning.by_plan(self.graph, options.plan)
 
     def _make_folder(self) -> Path:
         if self.options.checkpoint is not None:
@@ -180,10 +199,10 @@ class SparkRun:
             self._packed,
             index,
             str(spooler.spool.folder),
-            self.program.channels,
+            self.program.channels_at(0),
             by_value=not master.startswith("local"),
             target_seconds=BULK_SECONDS if spooler.is_bulk else TARGET_SECONDS,
-            most_items=self.program.channels * (MOST_RANGES if spooler.is_bulk else MOST_ITEMS),
+            most_items=self.program.channels_at(0) * (MOST_RANGES if spooler.is_bulk else MOST_ITEMS),
             batch_items=self._tuning.batch_items,
         )
         self._session.dataSource.register(made)
@@ -241,11 +260,17 @@ class SparkRun:
                 payloads.setdefault(dest_port(dest).node, {}).setdefault(dest, []).append(payload)
         if failures:
             self._deliver_before(min(failures, key=lambda failure: failure[:2]), payloads, batch)
-        for report in reports:
-            self.numbers.add(pickle.loads(report))
+        for packed_report in reports:
+            report: Report = pickle.loads(packed_report)
+            self._batches.note_task(batch, report.level, report.seconds, self.numbers.add(report))
         self.numbers.batches += 1
         for index, delivery in self.deliveries.items():
-            delivery.write(batch, _tuples(payloads.get(index, {})))
+            begun = time.perf_counter()
+            tuples = _tuples(payloads.get(index, {}))
+            delivery.write(batch, tuples)
+            seconds = time.perf_counter() - begun
+            self._batches.note_delivery(batch, seconds)
+            self.numbers.add_sink(index, len(tuples), seconds)
         if finals:
             self._finals |= finals
             self._checkpoint.note_finals(finals, batch)
@@ -377,7 +402,9 @@ class SparkRun:
         elapsed = (self._ended if self._ended is not None else time.monotonic()) - self._started
         operators = self.numbers.operators()
         for index, delivery in self.deliveries.items():
-            operators[self.graph.nodes[index].name] = OperatorMetrics(delivery.delivered, 0, None)
+            name = self.graph.nodes[index].name
+            cost = operators[name].cost if name in operators else None
+            operators[name] = OperatorMetrics(delivery.delivered, 0, cost)
         tuples = self.numbers.tuples
         rate = tuples / elapsed if elapsed > 0 else 0.0
         stored = self._state_operators()
@@ -390,11 +417,24 @@ class SparkRun:
             batches=self.numbers.batches,
             state_entries=sum(operator.numRowsTotal for operator in stored),
             state_bytes=sum(operator.memoryUsedBytes for operator in stored),
+            throughput=self._throughput(),
         )
+
+    def _throughput(self) -> Throughput | None:
+        """What batches reached, beside what the model says of the plan with the costs they had."""
+        durations = {} if self._query is None else _durations(self._query)
+        cluster = planning.cluster_of(self._cores)
+        groups = self.plan.layout.groups
+        return self._batches.compare(durations, lambda: expect_stages(self.graph, groups, self.profile(), cluster))
 
     def _state_operators(self) -> list[Any]:
         progress = None if self._query is None else self._query.lastProgress
         return [] if progress is None else list(progress.stateOperators)
+
+
+def _durations(query: Any) -> dict[int, float]:
+    """Seconds that Spark took for its latest batches, by their numbers."""
+    return {one.batchId: one.durationMs.get("triggerExecution", 0) / 1000 for one in query.recentProgress}
 
 
 def _cause(packed: bytes, shown: str) -> BaseException | None:

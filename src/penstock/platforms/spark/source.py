@@ -191,8 +191,10 @@ class PartReader:
             runner = StageRunner(program, 0, channel, source=self._source, partition=number)
             outbox = runner.outbox
             for item in items:
-                data = item if isinstance(item, bytes) else Path(item).read_bytes()
-                for _ in self._feed(runner, load_item(data)):
+                begun = time.perf_counter()
+                loaded = load_item(item if isinstance(item, bytes) else Path(item).read_bytes())
+                runner.count_reading(time.perf_counter() - begun)
+                for _ in self._feed(runner, loaded):
                     yield from runner.outbox.rows()
             runner.report()
         except PenstockError as error:
@@ -223,7 +225,9 @@ class PartReader:
         try:
             offset = source.initial()
             while True:
+                begun = time.perf_counter()
                 batch = source.read(offset, CHUNK)
+                runner.count_reading(time.perf_counter() - begun)
                 offset = batch.offset
                 runner.count_input(batch.skipped, len(batch.dead))
                 yield [*batch.tuples, *([Punctuation.WINDOW] if batch.window else [])], batch.dead
@@ -241,4 +245,4 @@ class PartReader:
         if outlet is not None:
             for target in outlet.targets:
                 runner.turn.push(target, list(dead))
-            runner.turn.drain()
+            runner.drain()

@@ -6,14 +6,20 @@ level collects in the `Outbox`, by destination and channel.
 Order: at level 0 and in a single channel everything is sequential, so tuples that leave are simply numbered. In a
 level with several channels the tracked variants of the segments carry origins along, so that what left the channels
 can be put back in order.
+
+A level with a single channel may run as several pipelines (`pipelines`). Then `feed` returns while tuples are under
+way, and `settle` when none are.
 """
 
 from __future__ import annotations
 
 import pickle
+import threading
 import time
 import traceback
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
+from dataclasses import replace
 from operator import attrgetter
 from typing import Any
 
@@ -21,9 +27,11 @@ from penstock.clock import SystemClock
 from penstock.compiler.codegen import Origin
 from penstock.compiler.segments import SegmentPlan
 from penstock.errors import PenstockError
-from penstock.graph.graph import Target
+from penstock.graph.graph import Output, Target
 from penstock.operators.base import Logic
 from penstock.operators.registry import logic_of
+from penstock.platforms.spark.numbers import Report
+from penstock.platforms.spark.pipelines import Pipelines
 from penstock.platforms.spark.program import Program
 from penstock.platforms.spark.state import ChannelState
 from penstock.platforms.spark.wire import (
@@ -124,18 +132,22 @@ class Exit:
                 assert key is not None, "levels with several channels are partitioned"
                 self._key = key.getter()
                 self._spec = key
-                self._channel_of = runner.channel_of
+                self._channel_of = runner.channel_of(self._channels)
             self._spread = 0
         self._shift = PROLIFIC_SHIFT if runner.tracked and runner.level in program.stages.prolific else 0
 
     def run(self, item: list[Any] | Punctuation, port: int, turn: Turn) -> None:
         """Take what leaves."""
-        if item is Punctuation.WINDOW:
-            origin = self._runner.next_origin(1)[0] if not self._runner.tracked else self._runner.mark_origin
-            for channel in range(self._channels):
-                self._put([origin << self._shift], [item], channel if self._channels > 1 else self._spread)
-        elif isinstance(item, list):
-            self._send(item)
+        with self._runner.leaving:
+            if item is Punctuation.WINDOW:
+                self._mark(item)
+            elif isinstance(item, list):
+                self._send(item)
+
+    def _mark(self, item: Punctuation) -> None:
+        origin = self._runner.next_origin(1)[0] if not self._runner.tracked else self._runner.mark_origin
+        for channel in range(self._channels):
+            self._put([origin << self._shift], [item], channel if self._channels > 1 else self._spread)
 
     def _send(self, chunk: list[Any]) -> None:
         origins = chunk.origins if isinstance(chunk, TrackedChunk) else self._runner.next_origin(len(chunk))
@@ -195,8 +207,14 @@ class StageRunner:
         self.source = source
         self.tracked = level > 0 and level not in program.stages.single
         self.outbox = Outbox(program.names)
-        self.channel_of = ChannelOf(program.channels)
+        self._channel_of: dict[int, ChannelOf] = {}
         self.turn = Turn()
+        threaded = program.threaded.get(level)
+        self._pipelines = None if threaded is None else Pipelines(program.graph, threaded)
+        # Held by whoever hands something out, where several threads do.
+        self.leaving: Any = nullcontext() if threaded is None else threading.Lock()
+        self._began = time.perf_counter()
+        self._read_seconds = 0.0
         self.state = state
         self.mark_origin = 0
         self.sent = 0
@@ -217,13 +235,34 @@ class StageRunner:
         for plan in plans:
             segment = Segment(self.program.graph, plan, self.logics, Sampler(), self.tracked)
             self.segments[plan.root] = segment
-        exits: dict[Target, Exit] = {}
         for segment in self.segments.values():
-            self._connect(segment, exits)
+            self._connect(segment)
         for logic in self.logics.values():
             self._start(logic)
         for segment in self.segments.values():
             segment.compile()
+        if self._pipelines is not None:
+            self._pipelines.connect(self.segments, self._fed())
+        exits: dict[Target, Exit] = {}
+        for segment in self.segments.values():
+            self._connect_exits(segment, exits)
+        if self._pipelines is not None:
+            self._pipelines.start()
+
+    def _fed(self) -> frozenset[Target]:
+        """The input ports that get tuples from other levels."""
+        graph, stages = self.program.graph, self.program.stages
+        return frozenset(
+            Target(root, port)
+            for root in self.segments
+            if stages.level.get(root) == self.level
+            for port, entry in enumerate(graph.nodes[root].inputs)
+            if any(stages.present[stream.node] != {self.level} for stream in entry.streams)
+        )
+
+    def channel_of(self, channels: int) -> ChannelOf:
+        """Which of `channels` channels a key belongs to."""
+        return self._channel_of.setdefault(channels, ChannelOf(channels))
 
     def _start(self, logic: Logic) -> None:
         try:
@@ -254,18 +293,29 @@ class StageRunner:
         except Exception as error:
             raise operator_error(error, node, doing="to start") from error
 
-    def _connect(self, segment: Segment, exits: dict[Target, Exit]) -> None:
-        graph, stages = self.program.graph, self.program.stages
+    def _connect(self, segment: Segment) -> None:
         for output, outlet in segment.outlets.items():
-            for reader in graph.readers(*output):
-                if reader.node in segment.logics:
-                    continue  # inline
-                if stages.is_local(self.level, graph.nodes[reader.node]):
-                    outlet.targets.append(Entry(self.segments[reader.node], reader.port))
-                    continue
+            outlet.targets += [self._entry(reader) for reader in self._readers(segment, output, here=True)]
+
+    def _connect_exits(self, segment: Segment, exits: dict[Target, Exit]) -> None:
+        for output, outlet in segment.outlets.items():
+            for reader in self._readers(segment, output, here=False):
                 if reader not in exits:
                     exits[reader] = Exit(self, reader, len(self.program.segments.plans) + len(exits))
                 outlet.targets.append(Entry(exits[reader], reader.port))  # type: ignore[arg-type]
+
+    def _readers(self, segment: Segment, output: Output, *, here: bool) -> list[Target]:
+        """The input ports of other segments, or of other levels, that read an output."""
+        graph, stages = self.program.graph, self.program.stages
+        return [
+            reader
+            for reader in graph.readers(*output)
+            if reader.node not in segment.logics and stages.is_local(self.level, graph.nodes[reader.node]) == here
+        ]
+
+    def _entry(self, target: Target) -> Entry:
+        queue = None if self._pipelines is None else self._pipelines.ports.get(target)
+        return Entry(self.segments[target.node], target.port, queue)
 
     # -------------------------------------------------------------------------------------------------- running
 
@@ -277,7 +327,7 @@ class StageRunner:
 
     def feed(self, target: Target, origins: Any, tuples: list[Any]) -> None:
         """Tuples (and marks) for an input port of this level, in order."""
-        entry = Entry(self.segments[target.node], target.port)
+        entry = self._entry(target)
         start, total = 0, len(tuples)
         while start < total:
             if tuples[start] is Punctuation.WINDOW:
@@ -295,6 +345,7 @@ class StageRunner:
             start = stop
 
     def _mark(self, entry: Entry, origin: int) -> None:
+        self.settle()
         self.mark_origin = self.reached = origin
         for segment in self.segments.values():
             segment.origin = origin
@@ -305,7 +356,19 @@ class StageRunner:
 
     def _run(self, entry: Entry, item: list[Any] | Punctuation) -> None:
         self.turn.push(entry, item)
-        self.turn.drain()
+        self.drain()
+
+    def drain(self) -> None:
+        """Carry what is in this thread's hands: to the end, or up to the next queues."""
+        if self._pipelines is None:
+            self.turn.drain()
+        else:
+            self._pipelines.drain(self.turn)
+
+    def settle(self) -> None:
+        """Return when everything that was fed is done with, in all threads; raises what went wrong there."""
+        if self._pipelines is not None:
+            self._pipelines.settle()
 
     def tick(self) -> None:
         """Let operators that follow the clock speak about what has become due between batches."""
@@ -318,16 +381,19 @@ class StageRunner:
                 logic.deadline()
             if timed:
                 segment.tick(now, self.turn)
-                self.turn.drain()
+                self.drain()
+                self.settle()
 
     def finish(self, before: frozenset[int], ended: frozenset[int]) -> None:
         """Final punctuation: sources in `ended` have ended, those in `before` had earlier."""
+        self.settle()
         self.reached = self.mark_origin = LAST_ORIGIN
         for root, segment in self.segments.items():
             segment.origin = LAST_ORIGIN
             if root in self.program.stages.level:
                 self._finish_root(segment, before, ended)
-            self.turn.drain()
+            self.drain()
+            self.settle()
 
     def _all_ended(self, index: int, ended: frozenset[int]) -> bool:
         ports = range(len(self.program.graph.nodes[index].inputs))
@@ -341,6 +407,8 @@ class StageRunner:
             feeding = self.program.feeding[Target(root, port)]
             if feeding <= ended and not feeding <= before:
                 segment.finish_port(root, port, self.turn)
+                self.drain()
+                self.settle()
         if self._all_ended(root, ended) and not self._all_ended(root, before):
             segment.finish_operator(root, self.turn)
 
@@ -349,16 +417,27 @@ class StageRunner:
         self._input["skipped"] += skipped
         self._input["dead"] += dead
 
+    def count_reading(self, seconds: float) -> None:
+        """Time spent on reading the source."""
+        self._read_seconds += seconds
+
     def report(self) -> None:
-        """Tell the driver what the operators did and cost."""
+        """Tell the driver what the operators did and cost, and how long the task was at it."""
         numbers: dict[int, tuple[Counts, dict[str, int]]] = {}
         for segment in self.segments.values():
             for index, counted in counts(segment).items():
                 counters = self._input if index == self.source else segment.logics[index].counters()
-                numbers[index] = counted, counters
-        self.outbox.report(numbers, self.channel)
+                numbers[index] = self._with_reading(counted) if index == self.source else counted, counters
+        self.outbox.report(Report(self.level, time.perf_counter() - self._began, numbers), self.channel)
+
+    def _with_reading(self, counted: Counts) -> Counts:
+        """What was measured of a source is what comes behind it: reading is part of its cost too."""
+        measured = counted.measured / counted.received if counted.received else 0.0
+        return replace(counted, seconds=counted.seconds + measured * self._read_seconds)
 
     def close(self, failed: bool = False) -> None:
-        """Close the operators."""
+        """End the threads and close the operators."""
+        if self._pipelines is not None:
+            self._pipelines.close()
         for logic in self.logics.values():
             logic.close(failed)

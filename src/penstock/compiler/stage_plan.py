@@ -1,0 +1,136 @@
+"""The plan of a program on Spark: its stages, how each runs and why, what is sent between them, what to expect."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from typing import ClassVar
+
+from penstock.compiler.batches import Cluster
+from penstock.compiler.layout_text import rate
+from penstock.compiler.physical import Expected, Group, Physical
+from penstock.compiler.picture import picture
+from penstock.compiler.plan import Plan
+from penstock.compiler.planner import micros
+from penstock.compiler.stages import Stages, find_stages
+from penstock.graph.graph import Graph, Node, Target
+
+
+class SparkPlan(Plan):
+    """How a program runs on Spark. `str(plan)` explains it; `plan.code()` shows the generated functions.
+
+    The groups of `plan.physical` are the stages in order, and last the sinks, which the driver serves.
+    """
+
+    platform: ClassVar[str] = "spark"
+
+    @property
+    def layout(self) -> Physical:
+        """The stages: a plan for Spark always has them."""
+        assert self.physical is not None
+        return self.physical
+
+    @cached_property
+    def stages(self) -> Stages:
+        """Where each operator runs."""
+        return find_stages(self.program)
+
+    @property
+    def widths(self) -> list[int]:
+        """The channels of each stage, without the driver."""
+        return [group.width for group in self.layout.groups[:-1]]
+
+    @property
+    def channels(self) -> int:
+        """The most channels of any stage."""
+        return max(self.widths)
+
+    def __str__(self) -> str:
+        levels = self.stages.levels
+        size = f"{_count(len(self.program), 'operator')} in {_count(levels + 1, 'stage')}"
+        size += f", {_count(levels, 'shuffle')}, {_count(self.channels, 'channel')}"
+        lines = [f"flow '{self.program.name}' on Spark: {size}", *expected_lines(self.layout)]
+        for level, group in enumerate(self.layout.groups):
+            lines += ["", self._title(level, group), *self._reasons(level, group)]
+            starts = {line[0]: number for number, line in enumerate(group.pipelines) if number}
+            for index in (i for line in group.pipelines for i in line):
+                if index in starts:
+                    why = self.layout.cuts.get(index)
+                    lines.append(f"  ─ a thread of its own from here on{f': {why}' if why else ''}")
+                lines.append(self._row(self.program.nodes[index]))
+        lines += [
+            "",
+            "Operators of one stage are fused into generated Python functions in one worker process per task.",
+            "The stages of a batch run one after the other; while one does, all cores are its own.",
+        ]
+        return "\n".join(lines)
+
+    def picture(self) -> str:
+        """This plan as an SVG picture: operators, the stages and threads around them, costs and rates."""
+        expected = self.layout.expected
+        parts = [_count(len(self.layout.groups) - 1, "stage"), _count(self.channels, "channel")]
+        if expected is not None:
+            parts = [f"{rate(expected.throughput)} expected", *parts, _most_of(self.layout, expected)]
+        return picture(self.program, self.layout, ", ".join(parts))
+
+    def _title(self, level: int, group: Group) -> str:
+        if level > self.stages.levels:
+            return "the driver, in order:"
+        if level == 0:
+            return f"stage 0: where sources are read, in parallel, {_count(group.width, 'task')}"
+        if level in self.stages.single:
+            threads = f", {len(group.pipelines)} threads" if len(group.pipelines) > 1 else ""
+            return (
+                f"stage {level}: one shuffle, one channel (the whole stream in order){threads}, state in Spark's store"
+            )
+        return f"stage {level}: one shuffle by {group.key}, {_count(group.width, 'channel')}, state in Spark's store"
+
+    def _reasons(self, level: int, group: Group) -> list[str]:
+        expected = self.layout.expected
+        lines = [f"  ({group.reason})"] if group.reason and level <= self.stages.levels else []
+        if expected is not None:
+            shared = min(group.width, self.layout.machine.cores)
+            handed = expected.handing[level] / shared
+            time = f"  {micros(expected.times[level])} of a batch per source tuple, {micros(handed)} of it to hand over"
+            lines.append(time)
+        return lines
+
+    def _row(self, node: Node) -> str:
+        keyed = f" by {node.key}" if node.kind == "partitioned" and node.key is not None else ""
+        window = getattr(node.operation, "window", None)
+        does = node.operation.verb + (f" over {window}" if window is not None else "")
+        cost = f"{micros(self.layout.costs[node.index]):>10}  " if node.index in self.layout.costs else ""
+        return f"  {node.name:<16} {does:<28} {cost}{node.kind}{keyed}"
+
+
+def threaded_ports(graph: Graph, group: Group) -> frozenset[Target]:
+    """The input ports of a stage that have a queue: where each pipeline but the first starts."""
+    heads = [line[0] for line in group.pipelines[1:]]
+    return frozenset(Target(head, port) for head in heads for port in range(len(graph.nodes[head].inputs)))
+
+
+def expected_lines(physical: Physical) -> list[str]:
+    """What the model expects of stages."""
+    expected, cluster = physical.expected, physical.machine
+    if expected is None:
+        return []
+    assert isinstance(cluster, Cluster)
+    batches = ""
+    if cluster.batch:
+        batches = f", in batches of {cluster.fill:g} s of which Spark takes {cluster.batch:g} s itself"
+    what = f"{rate(expected.throughput)} on {_count(cluster.cores, 'core')}{batches}"
+    shuffle = f"a shuffle costs {micros(cluster.delta)}, a split in two {micros(cluster.cp)}"
+    inside = f"a worker boundary {micros(cluster.stage)}, a queue in a worker {micros(cluster.port)}"
+    return [
+        f"expected: {what}; {_most_of(physical, expected)}",
+        f"  (per tuple, on each side: {shuffle}, {inside})",
+    ]
+
+
+def _most_of(physical: Physical, expected: Expected) -> str:
+    where = "the driver" if expected.bottleneck == len(physical.groups) - 1 else f"stage {expected.bottleneck}"
+    part = expected.times[expected.bottleneck] / sum(expected.times)
+    return f"{where} takes {part:.0%} of the {micros(sum(expected.times))} per tuple"
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
