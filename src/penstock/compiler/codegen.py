@@ -14,13 +14,15 @@ tuple is, so the traceback of an exception leads to operator and tuple (`Program
 
 from __future__ import annotations
 
+import builtins
 import itertools
 import linecache
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from types import CodeType
-from typing import Any
+from functools import lru_cache
+from types import CodeType, FunctionType
+from typing import Any, NamedTuple
 
 from penstock.compiler.segments import SegmentPlan
 from penstock.graph.graph import Graph, Output
@@ -32,8 +34,7 @@ from penstock.tuples import attribute_getter
 OVERFLOW = 4096
 
 
-@dataclass(frozen=True, slots=True)
-class Origin:
+class Origin(NamedTuple):
     """Where a generated line comes from: the operator, the variable of its tuple, and what could be wrong there."""
 
     node: int
@@ -58,11 +59,32 @@ class Program:
 
     def function(self) -> Callable[..., None]:
         """Compile the text. Python's own tracebacks will show the generated lines."""
-        code: CodeType = compile(self.text, self.filename, "exec", dont_inherit=True)
-        namespace = dict(self.bound)
-        exec(code, namespace)
+        code = _in_file(_compiled(self.text.removeprefix(f"def {self.name}")), self.filename)
+        function = FunctionType(code.replace(co_name=self.name, co_qualname=self.name), _GLOBALS, self.name)
+        function.__kwdefaults__ = self.bound
         linecache.cache[self.filename] = (len(self.text), None, self.text.splitlines(True), self.filename)
-        return namespace[self.name]  # type: ignore[no-any-return]
+        return function
+
+
+# Generated code looks up nothing but builtins outside itself: all else is bound as a default of its arguments.
+_GLOBALS = {"__builtins__": builtins}
+
+
+@lru_cache(maxsize=512)
+def _compiled(text: str) -> CodeType:
+    """The code of a function whose text begins after its name.
+
+    Channels of a region, and operators alike that have segments of their own, differ in names and bound values alone.
+    Compiling is most of what a segment costs, so it is done once for all of them.
+    """
+    module = compile(f"def segment{text}", "<penstock>", "exec", dont_inherit=True)
+    return next(constant for constant in module.co_consts if isinstance(constant, CodeType))
+
+
+def _in_file(code: CodeType, filename: str) -> CodeType:
+    """The same code, and what is defined inside it, as if compiled from `filename`."""
+    inside = [_in_file(found, filename) if isinstance(found, CodeType) else found for found in code.co_consts]
+    return code.replace(co_filename=filename, co_consts=tuple(inside))
 
 
 @dataclass(frozen=True, slots=True)

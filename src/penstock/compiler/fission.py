@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 from penstock.compiler.regions import ParallelRegion, find_regions
 from penstock.errors import FlowError
@@ -31,6 +32,14 @@ class Replicated:
     origin: tuple[int, ...]
     tracked: frozenset[int]
     refused: Mapping[int, str]  # by the entry of the region, in the user's graph
+
+    @cached_property
+    def copies(self) -> dict[int, list[int]]:
+        """The nodes that do the work of each operator of the user's graph."""
+        found: dict[int, list[int]] = {}
+        for node, like in enumerate(self.origin):
+            found.setdefault(like, []).append(node)
+        return found
 
 
 def replicate(graph: Graph, widths: Mapping[int, int] | None = None) -> Replicated:

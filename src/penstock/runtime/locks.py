@@ -61,10 +61,6 @@ def place_locks(
     return meetings
 
 
-def _is_carried_by_port(threads: set[str], entered: dict[float, set[str]]) -> bool:
-    return any(not threads.isdisjoint(ports) for ports in entered.values())
-
-
 def _is_timed(segment: Segment) -> bool:
     return any(logic.timed for logic in segment.logics.values())
 
@@ -84,6 +80,7 @@ def _reached_by(
     segments: Sequence[Segment], above: dict[float, set[float]], entered: dict[float, set[str]]
 ) -> dict[float, set[str]]:
     reached: dict[float, set[str]] = {}
+    ports = set[str]().union(*entered.values())
     for segment in segments:
         own = {segment.root.name} if segment.root.is_source else set()
         reached[segment.index] = own | ({TIMER} if _is_timed(segment) else set()) | entered.get(segment.index, set())
@@ -95,7 +92,7 @@ def _reached_by(
             before = len(threads)
             for feeder in above[segment.index]:
                 threads |= reached[feeder]
-            if segment.is_feedback and _is_carried_by_port(threads, entered):
+            if segment.is_feedback and not threads.isdisjoint(ports):
                 threads.add(f"feedback {segment.root.name}")
             changed |= len(threads) != before
     return reached

@@ -284,7 +284,7 @@ class PE:
 
     def copies(self, index: int) -> list[Logic]:
         """The logic of every copy of an operator of the user's program."""
-        return [self.logics[node] for node, like in enumerate(self.replicated.origin) if like == index]
+        return [self.logics[node] for node in self.replicated.copies[index]]
 
     def counts(self) -> dict[int, Counts]:
         """The numbers of every operator and of every copy so far."""
