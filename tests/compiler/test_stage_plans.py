@@ -1,0 +1,270 @@
+"""Plans for Spark: the model of a batch, channels and pipelines of stages, JSON, pictures; the examples."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import xml.etree.ElementTree as ET
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import penstock as pn
+from penstock.compiler.batches import Cluster, expect_batches, stage_loads, throughput_of
+from penstock.compiler.physical import Group
+from penstock.compiler.stage_plan import SparkPlan
+from penstock.compiler.stage_planner import decide_stages, expect_stages, stage_nodes
+from penstock.compiler.stages import find_stages
+from penstock.compiler.weights import weigh
+from penstock.graph.graph import Graph
+from penstock.optimizer.calibrate import Boundary, Calibration
+from penstock.optimizer.profile import OperatorProfile, Profile
+from penstock.platforms.spark import planning
+from tests.compiler.test_plans import EXAMPLES, SNAPSHOTS, _example, random_profile
+from tests.random_graphs import build
+
+
+def _profile(**operators: tuple[float, float] | float) -> Profile:
+    """Costs in microseconds, and selectivities."""
+    pairs = {name: one if isinstance(one, tuple) else (one, 1.0) for name, one in operators.items()}
+    return Profile("any", {name: OperatorProfile(cost * 1e-6, share, 100) for name, (cost, share) in pairs.items()})
+
+
+def _step(state: Any, t: Any) -> tuple[Any, Any]:
+    return state, t
+
+
+def _two_shuffles() -> Graph:
+    flow = pn.Flow("shuffles")
+    parsed = flow.source([1], name="in").map(abs, name="parse")
+    keyed = parsed.key_by("a").scan(_step, init=0, name="keyed").map(abs, name="after")
+    keyed.scan(_step, init=0, name="whole").sink(print, name="out")
+    return flow.graph()
+
+
+# --------------------------------------------------------------------------------------------------------- the model
+
+
+def test_the_stages_of_a_batch_add_up() -> None:
+    graph = _two_shuffles()
+    profile = _profile(**{"in": 1, "parse": (4, 0.5), "keyed": 8, "after": 2, "whole": 3, "out": 6})
+    cluster = Cluster(2, delta=0.5e-6, cp=0.25e-6, stage=0.125e-6)
+    expected = expect_stages(graph, decide_stages(graph, None, cluster).groups, profile, cluster)
+    assert expected is not None
+    # All per tuple of the source, in microseconds: work, hand-overs on both sides, splits; over the cores in use.
+    read = (1 + 4 + 1 * 0.125 + 0.5 * 0.5) / 2
+    keyed = (0.5 * (8 + 2) + 0.5 * 0.5 + 0.5 * 0.5 + 0.5 * 0.25 * math.log2(2)) / 2
+    whole = 0.5 * 3 + 0.5 * 0.5 + 0.5 * 0.125
+    driver = 0.5 * 6 + 0.5 * 0.125
+    assert [time * 1e6 for time in expected.times] == pytest.approx([read, keyed, whole, driver])
+    assert expected.throughput == pytest.approx(1e6 / (read + keyed + whole + driver))
+    assert expected.bottleneck == 3
+    assert expected.busy == pytest.approx((2 * read + 2 * keyed + whole + driver) / (read + keyed + whole + driver))
+
+
+def test_sparks_own_time_is_lost_of_every_batch() -> None:
+    graph = _two_shuffles()
+    profile = _profile(**{"in": 1, "parse": 4, "keyed": 8, "after": 2, "whole": 3, "out": 6})
+    free, real = Cluster(2, 0.0, 0.0), Cluster(2, 0.0, 0.0, batch=0.5, fill=2.0)
+    fast, slow = (decide_stages(graph, profile, cluster).expected for cluster in (free, real))
+    assert fast is not None
+    assert slow is not None
+    assert slow.throughput == pytest.approx(0.75 * fast.throughput)
+    assert throughput_of(slow, 1e9, 0.0) == pytest.approx(fast.throughput)
+    assert throughput_of(slow, 1.5 * fast.throughput, 0.5) == pytest.approx(slow.throughput)
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_loads_of_stages_are_those_of_the_operators(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, _ = build(rng.randrange, [10] * rng.randint(1, 3), rng.randint(2, 14))
+    graph = flow.graph()
+    stages = find_stages(graph)
+    weights = weigh(graph, random_profile(graph, rng))
+    loads = stage_loads(graph, stages, weights)
+    for index in range(len(graph)):
+        assert sum(load.load.get(index, 0.0) for load in loads) == pytest.approx(weights.load[index])
+    assert sum(load.received for load in loads) == pytest.approx(sum(load.shuffled for load in loads))
+    assert 2 * loads[-1].delivered == pytest.approx(sum(load.delivered for load in loads))
+    assert loads[0].received == loads[-1].received == 0
+    # One core does all work there is, whatever the channels.
+    groups = [Group((nodes,), 1) for nodes in stage_nodes(graph, stages)]
+    expected = expect_batches(groups, loads, Cluster(1, 1e-7, 1e-7, stage=1e-7), {})
+    if expected is not None:
+        assert expected.busy == pytest.approx(1.0)
+        handed = sum(load.handing(Cluster(1, 1e-7, 1e-7, stage=1e-7)) for load in loads)
+        assert sum(expected.times) == pytest.approx(sum(weights.load) + handed)
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_more_cores_never_make_a_plan_slower(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, _ = build(rng.randrange, [10], rng.randint(2, 12))
+    profile = random_profile(flow.graph(), rng)
+    before = 0.0
+    for cores in (1, 2, 3, 8):
+        expected = decide_stages(flow.graph(), profile, Cluster(cores, 4e-7, 7e-7, gil=True, port=5e-8)).expected
+        if expected is not None:
+            assert expected.throughput >= before * 0.99
+            before = expected.throughput
+
+
+# ------------------------------------------------------------------------------------------------------ the decisions
+
+
+def test_a_keyed_stage_gets_the_channels_that_pay() -> None:
+    graph = _two_shuffles()
+    cluster = Cluster(8, delta=1e-7, cp=5e-6)
+    costly = _profile(**{"in": 1, "parse": 1, "keyed": 90, "after": 10, "whole": 1, "out": 1})
+    cheap = _profile(**{"in": 1, "parse": 1, "keyed": 0.5, "after": 0.1, "whole": 1, "out": 1})
+    assert decide_stages(graph, costly, cluster).groups[1].width == 8
+    chosen = decide_stages(graph, cheap, cluster).groups[1]
+    assert chosen.width == 1
+    assert "one channel keeps up" in chosen.reason
+    assert decide_stages(graph, None, cluster).groups[1].width == 8
+
+
+def test_a_width_that_the_user_asks_for_is_honoured() -> None:
+    flow = pn.Flow("wished")
+    numbers = flow.source([{}], name="in")
+    with flow.parallel(width=3, by="a"):
+        numbers = numbers.key_by("a").scan(_step, init=0, name="keyed")
+    numbers.collect(name="out")
+    for profile in (None, _profile(**{"in": 1, "keyed": 0.001, "out": 0.001})):
+        group = decide_stages(flow.graph(), profile, Cluster(8, 1e-7, 1e-7)).groups[1]
+        assert (group.width, group.reason) == (3, "as parallel() asks for")
+
+
+def _single() -> Graph:
+    flow = pn.Flow("single")
+    start = flow.source([1], name="in").scan(_step, init=0, name="whole")
+    start.map_batch(list, name="one").map(abs, name="python").map_batch(list, name="two").collect(name="out")
+    return flow.graph()
+
+
+def test_a_stage_that_cannot_be_replicated_runs_as_pipelines_where_that_pays() -> None:
+    graph = _single()
+    profile = _profile(**{"in": 0.1, "whole": 2, "one": 20, "python": 2, "two": 20, "out": 0.1})
+    physical = decide_stages(graph, profile, Cluster(4, 4e-7, 7e-7, gil=True, port=5e-8))
+    stage = physical.groups[1]
+    home = {graph.nodes[i].name: number for number, line in enumerate(stage.pipelines) for i in line}
+    assert home["whole"] == 0
+    assert home["one"] < home["two"]
+    one = decide_stages(graph, profile, Cluster(1, 4e-7, 7e-7, gil=True, port=5e-8))
+    assert one.groups[1].threads == 1
+    assert physical.expected is not None
+    assert one.expected is not None
+    assert physical.expected.times[1] < 0.6 * one.expected.times[1]
+    assert set(physical.cuts) == {line[0] for line in stage.pipelines[1:]}
+
+
+@pytest.mark.parametrize(
+    "cluster",
+    [
+        Cluster(1, 4e-7, 7e-7, gil=True, port=5e-8),  # nowhere to overlap
+        Cluster(4, 4e-7, 7e-7, gil=True, port=5e-5),  # queues that cost more than they gain
+    ],
+)
+def test_pipelines_that_do_not_pay_are_left_out(cluster: Cluster) -> None:
+    profile = _profile(**{"in": 0.1, "whole": 2, "one": 20, "python": 2, "two": 20, "out": 0.1})
+    assert decide_stages(_single(), profile, cluster).groups[1].threads == 1
+
+
+def test_python_code_is_not_parted_under_a_gil() -> None:
+    flow = pn.Flow("python")
+    flow.source([1], name="in").scan(_step, init=0, name="a").scan(_step, init=0, name="b").collect(name="out")
+    profile = _profile(**{"in": 0.1, "a": 20, "b": 20, "out": 0.1})
+    assert decide_stages(flow.graph(), profile, Cluster(4, 4e-7, 7e-7, gil=True, port=5e-8)).groups[1].threads == 1
+    assert decide_stages(flow.graph(), profile, Cluster(4, 4e-7, 7e-7, port=5e-8)).groups[1].threads == 2
+
+
+def test_what_boundaries_cost_is_that_of_the_calibration() -> None:
+    measured = Calibration({"shuffle": Boundary(1e-6, 2e-6), "stage": Boundary(3e-6), "port": Boundary(4e-6, 5e-6)})
+    cluster = planning.cluster_of(2, measured)
+    assert (cluster.delta, cluster.cp, cluster.stage, cluster.port) == (1e-6, 2e-6, 3e-6, 4e-6)
+    assert planning.cluster_of(2, Calibration({})).delta == Calibration({})["shuffle"].delta
+
+
+# ------------------------------------------------------------------------------------------- text, JSON and pictures
+
+
+def _plan(flow: pn.Flow, profile: Profile | None, cores: int = 4) -> SparkPlan:
+    plan = pn.plan(flow, on="spark", cores=cores, profile=profile, calibration=Calibration({}), gil=True)
+    assert isinstance(plan, SparkPlan)
+    return plan
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_json_and_back(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, _ = build(rng.randrange, [rng.randrange(100)], rng.randint(2, 12))
+    for profile in (None, random_profile(flow.graph(), rng)):
+        plan = _plan(flow, profile)
+        again = pn.Plan.from_json(plan.to_json(), flow)
+        assert isinstance(again, SparkPlan)
+        assert again.to_json() == plan.to_json()
+        assert again.physical == plan.physical
+        assert again.segments == plan.segments
+        assert str(again) == str(plan)
+        assert again.code() == plan.code()
+        assert again.picture() == plan.picture()
+        ET.fromstring(plan.picture())
+
+
+def test_what_is_no_plan_for_spark_is_refused() -> None:
+    flow = pn.Flow("any")
+    flow.source([1]).scan(_step, init=0).collect()
+    text = _plan(flow, None).to_json()
+    layout = json.loads(text)["layout"]
+    wider = [{**one, "width": 2} for one in layout["regions"]]
+    for change in (
+        {"platform": "the moon"},
+        {"layout": None},
+        {"layout": {**layout, "regions": layout["regions"][:-1]}},
+        {"layout": {**layout, "regions": wider}},
+        {"platform": "local"},
+    ):
+        with pytest.raises(pn.PenstockError):
+            pn.Plan.from_json(json.dumps({**json.loads(text), **change}), flow)
+
+
+def test_the_text_says_what_is_expected_and_why() -> None:
+    flow = pn.Flow("said")
+    start = flow.source([1], name="in").scan(_step, init=0, name="whole")
+    start.map_batch(list, name="work").collect(name="out")
+    text = str(_plan(flow, _profile(**{"in": 1, "whole": 9, "work": 20, "out": 1})))
+    assert "expected: " in text
+    assert "tuples/s on 4 cores" in text
+    assert "stage 1 takes" in text
+    assert "a shuffle costs 0.4 µs" in text
+    assert "one channel: whole: it keeps state over the whole stream" in text
+    assert "2 threads" in text
+    assert "a thread of its own from here on: 9 µs per source tuple before it and 20 µs from it on overlap" in text
+    picture = _plan(flow, None).picture()
+    assert "2 stages" in picture
+    assert "0 µs" not in picture
+
+
+def _snapshot(name: str) -> str:
+    graph, profile = _example(name), Profile.load(SNAPSHOTS / f"{name}.profile.json")
+    parts = []
+    for cores in (2, 16):
+        plan = planning.plan(graph, cores=cores, profile=profile, calibration=Calibration({}), gil=True)
+        parts += [f"--- {cores} cores", str(plan)]
+    return "\n".join(parts) + "\n"
+
+
+def _path(name: str) -> Path:
+    return SNAPSHOTS / f"{name}.spark.txt"
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_plans_of_the_examples_stay_as_they_are(name: str) -> None:
+    assert _snapshot(name) == _path(name).read_text(encoding="utf-8")
+
+
+if __name__ == "__main__":
+    for name in EXAMPLES:
+        _path(name).write_text(_snapshot(name), encoding="utf-8")
