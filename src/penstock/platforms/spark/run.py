@@ -15,12 +15,9 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from penstock.compiler.plan import Plan
-from penstock.compiler.stage_plan import SparkPlan
 from penstock.compiler.stage_planner import expect_stages
 from penstock.errors import Cancelled, PenstockError, PlatformError
 from penstock.graph.graph import Graph, Target
@@ -31,7 +28,9 @@ from penstock.platforms.spark import planning
 from penstock.platforms.spark.checkpoint import Checkpoint
 from penstock.platforms.spark.connectors import SparkSource, read_level_0
 from penstock.platforms.spark.delivery import Delivery, make_delivery
+from penstock.platforms.spark.failures import Failure, cause_of
 from penstock.platforms.spark.numbers import Numbers, Report
+from penstock.platforms.spark.options import SparkOptions, interval
 from penstock.platforms.spark.planning import TARGET_SECONDS
 from penstock.platforms.spark.processor import make_processor, merged
 from penstock.platforms.spark.program import Program, make_program, pack
@@ -48,24 +47,6 @@ BULK_SECONDS = 6.0  # where all input is there already, nobody waits for what is
 MOST_ITEMS, MOST_RANGES = 64, 12  # in a batch, for each channel: memory stays bounded on quick machines too
 _PAUSE = 0.02
 _PATIENCE = 2.0  # seconds to wait for the numbers of a batch that is committed
-
-
-@dataclass(frozen=True)
-class SparkOptions:
-    """What `pn.run(on="spark")` takes."""
-
-    master: str | None = None
-    checkpoint: str | Path | None = None
-    trigger: str | None = None
-    conf: Mapping[str, str] | None = None
-    spark: Any = None
-    log: str | None = None
-    profile: Profile | None = None
-    plan: Plan | None = None
-
-
-# The level and origin of what failed, the error, its pickled cause, and the worker's traceback.
-Failure = tuple[int, int, BaseException, bytes, str]
 
 
 class SparkRun:
@@ -87,11 +68,12 @@ class SparkRun:
         self._finals: set[int] = set()
         self.numbers = Numbers(graph)
         self._sources = {node.index for node in graph if node.is_source}
+        given = options.given_plan(graph)
         conf, self._tuning = split_conf(options.conf)
         session = options.spark if options.spark is not None else get_session(options.master, conf, options.log)
         self._session = session.newSession()
         self._cores = max(1, self._session.sparkContext.defaultParallelism)
-        self.plan = self._make_plan()
+        self.plan = planning.plan(graph, cores=self._cores, profile=options.profile) if given is None else given
         self._batches = Batches(self._cores)
         self.program: Program = make_program(self.plan, uuid.uuid4().hex)
         self._packed = pack(self.program)
@@ -129,16 +111,6 @@ class SparkRun:
         }
 
     # ------------------------------------------------------------------------------------------------- starting
-
-    def _make_plan(self) -> SparkPlan:
-        options = self.options
-        if options.plan is None:
-            if options.profile is not None and not isinstance(options.profile, Profile):
-                raise PlatformError(f"profile= on Spark is a profile to plan by, not {options.profile!r}")
-            return planning.plan(self.graph, cores=self._cores, profile=options.profile)
-        if options.profile is not None:
-            raise PlatformError("plan= says how the program runs: leave profile= out, or plan=")
-        return planning.by_plan(self.graph, options.plan)
 
     def _make_folder(self) -> Path:
         if self.options.checkpoint is not None:
@@ -188,7 +160,7 @@ class SparkRun:
             frame = frame.groupBy("channel").transformWithState(processor, SCHEMA, "append", "none")
         writer = frame.writeStream.foreachBatch(self._deliver).outputMode("append")
         writer = writer.option("checkpointLocation", str(self._folder / "spark"))
-        self._query = writer.trigger(processingTime=_interval(self.options.trigger)).start()
+        self._query = writer.trigger(processingTime=interval(self.options.trigger)).start()
 
     def _read(self, index: int, spooler: Spooler) -> Any:
         master = self._session.sparkContext.master
@@ -280,7 +252,7 @@ class SparkRun:
     def _deliver_before(self, failure: Failure, payloads: Mapping[int, dict[int, list[bytes]]], batch: int) -> None:
         """What came before the failing tuple, as far as the order tells, then the error itself."""
         level, origin, error, packed, shown = failure
-        error.__cause__ = _cause(packed, shown)
+        error.__cause__ = cause_of(packed, shown)
         for index, delivery in self.deliveries.items():
             (above,) = self.graph.nodes[index].inputs[0].streams[:1]
             if self.program.stages.present[above.node] == {level} and self.options.checkpoint is None:
@@ -420,12 +392,18 @@ class SparkRun:
             throughput=self._throughput(),
         )
 
+    _compared: tuple[object, Throughput | None] = (None, None)
+
     def _throughput(self) -> Throughput | None:
         """What batches reached, beside what the model says of the plan with the costs they had."""
-        durations = {} if self._query is None else _durations(self._query)
-        cluster = planning.cluster_of(self._cores)
-        groups = self.plan.layout.groups
-        return self._batches.compare(durations, lambda: expect_stages(self.graph, groups, self.profile(), cluster))
+        now = (self.numbers.batches, self.state)
+        if self._compared[0] != now and self._query is not None:
+            groups, cluster = self.plan.layout.groups, planning.cluster_of(self._cores)
+            found = self._batches.compare(
+                _durations(self._query), lambda: expect_stages(self.graph, groups, self.profile(), cluster)
+            )
+            self._compared = now, found
+        return self._compared[1]
 
     def _state_operators(self) -> list[Any]:
         progress = None if self._query is None else self._query.lastProgress
@@ -437,22 +415,6 @@ def _durations(query: Any) -> dict[int, float]:
     return {one.batchId: one.durationMs.get("triggerExecution", 0) / 1000 for one in query.recentProgress}
 
 
-def _cause(packed: bytes, shown: str) -> BaseException | None:
-    """What the user's function raised in a worker, with the worker's traceback as a note."""
-    cause: BaseException | None = pickle.loads(packed)
-    if cause is None:
-        return WorkerTraceback(shown) if shown else None
-    cause.add_note("In the worker:\n" + shown)
-    return cause
-
-
-class WorkerTraceback(Exception):
-    """The traceback of an error in a worker, as text."""
-
-    def __str__(self) -> str:
-        return "\n" + super().__str__()
-
-
 def _tuples(payloads: dict[int, list[bytes]], before: int | None = None) -> list[Any]:
     """The tuples for one sink, in order, without marks."""
     result: list[Any] = []
@@ -462,21 +424,6 @@ def _tuples(payloads: dict[int, list[bytes]], before: int | None = None) -> list
         else:
             result += [item for origin, item in zip(origins, tuples, strict=True) if origin < before]
     return [item for item in result if item is not Punctuation.WINDOW]
-
-
-def _interval(trigger: str | None) -> str:
-    """A trigger such as "1s" or "500 ms" in Spark's words."""
-    if trigger is None:
-        return "0 seconds"
-    text = trigger.strip()
-    number = text.rstrip("abcdefghijklmnopqrstuvwxyz ")
-    unit = text[len(number) :].strip() or "s"
-    units = {"ms": "milliseconds", "s": "seconds", "m": "minutes", "min": "minutes", "h": "hours"}
-    try:
-        float(number)
-    except ValueError:
-        raise PlatformError(f"trigger= is a time such as '1s' or '500 ms', not {trigger!r}") from None
-    return f"{number} {units.get(unit, unit)}"
 
 
 def _short(exception: BaseException) -> str:
