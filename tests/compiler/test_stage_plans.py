@@ -76,6 +76,31 @@ def test_sparks_own_time_is_lost_of_every_batch() -> None:
     assert throughput_of(slow, 1.5 * fast.throughput, 0.5) == pytest.approx(slow.throughput)
 
 
+def test_a_source_that_the_driver_reads_is_a_pipeline_of_its_own() -> None:
+    graph = _two_shuffles()
+    profile = _profile(**{"in": 30, "parse": 4, "keyed": 8, "after": 2, "whole": 3, "out": 6})
+    cluster = Cluster(2, 0.0, 0.0)
+    beside, inside = (decide_stages(graph, profile, cluster, ahead).expected for ahead in ({0}, ()))
+    assert beside is not None
+    assert inside is not None
+    assert (inside.limit, inside.reading) == ("stage", 0.0)
+    assert inside.throughput == pytest.approx(1e6 / (34 / 2 + 10 / 2 + 3 + 6))
+    assert (beside.limit, beside.reading) == ("source", pytest.approx(30e-6))
+    assert beside.throughput == pytest.approx(1e6 / 30)
+    assert sum(beside.times) == pytest.approx(16e-6)
+
+
+def test_files_are_read_by_workers_and_iterables_by_the_driver(tmp_path: Path) -> None:
+    flow = pn.Flow("sources")
+    whole = flow.source(pn.files.lines(tmp_path / "whole"), name="whole")
+    growing = flow.source(pn.files.lines(tmp_path / "growing", follow=True), name="growing")
+    numbers = flow.source(iter([1, 2]), name="numbers")
+    frame = flow.source(pn.spark.source(lambda spark: None), name="frame")
+    whole.union(growing, numbers, frame).collect()
+    graph = flow.graph()
+    assert {graph.nodes[index].name for index in planning.read_ahead(graph)} == {"growing", "numbers"}
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_loads_of_stages_are_those_of_the_operators(seed: int) -> None:
     rng = random.Random(seed)

@@ -21,13 +21,15 @@ What stays true of the paper, each per tuple of the source:
   tuples in and handing them out is done before and after, by one thread.
 
 Batches grow until they take `Cluster.fill` seconds, so of every such time f is lost: the throughput to expect is
-(1 - f / fill) / Σ. Of a run whose batches are known, `throughput_of` says what they should have reached.
+(1 - f / fill) / Σ. A source that workers cannot read in parts is read by the driver, ahead of the batches and beside
+them: that is a pipeline of its own, and the slower of the two rules (eq 12). Of a run whose batches are known,
+`throughput_of` says what they should have reached.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from penstock.compiler.physical import Expected, Group, Machine, expect
@@ -74,8 +76,11 @@ class StageLoad:
         return cluster.delta * (self.received + self.shuffled) + cluster.stage * (self.read + self.delivered)
 
 
-def stage_loads(graph: Graph, stages: Stages, weights: Weights) -> list[StageLoad]:
-    """The load of each level, and last that of the driver. An operator at several levels works where its tuples are."""
+def stage_loads(graph: Graph, stages: Stages, weights: Weights, ahead: Collection[int] = ()) -> list[StageLoad]:
+    """The load of each level, and last that of the driver. An operator at several levels works where its tuples are.
+
+    Sources that are read `ahead` of the batches are no load of a stage.
+    """
     loads = [StageLoad() for _ in range(stages.levels + 2)]
     driver = stages.levels + 1
     arrivals: dict[tuple[int, int], float] = {}
@@ -88,7 +93,7 @@ def stage_loads(graph: Graph, stages: Stages, weights: Weights) -> list[StageLoa
         for level in (driver,) if node.is_sink else sorted(stages.present[index]):
             here = arrivals.get((index, level), 0.0)
             share = here / total if total else 0.0
-            loads[level].load[index] = share * weights.load[index]
+            loads[level].load[index] = 0.0 if index in ahead else share * weights.load[index]
             for target in _readers(graph, node):
                 sent = share * weights.tuples.get((index, target), 0.0)
                 there = driver if graph.nodes[target].is_sink else stages.level.get(target, level)
@@ -130,11 +135,16 @@ def pipelined(group: Group, load: StageLoad, cluster: Cluster, held: Mapping[int
 
 
 def expect_batches(
-    groups: Sequence[Group], loads: Sequence[StageLoad], cluster: Cluster, held: Mapping[int, float]
+    groups: Sequence[Group],
+    loads: Sequence[StageLoad],
+    cluster: Cluster,
+    held: Mapping[int, float],
+    reading: float = 0.0,
 ) -> Expected | None:
     """The model of a whole program, one group for each stage and one for the driver; None where nothing costs anything.
 
     The bottleneck is the stage that takes the largest part of a batch. `busy` are the cores in use while stages run.
+    `reading` are seconds per source tuple of the sources that are read beside the batches.
     """
     times = [stage_time(group, load, cluster, held) for group, load in zip(groups, loads, strict=True)]
     handing = [load.handing(cluster) for load in loads]
@@ -147,7 +157,10 @@ def expect_batches(
             work += handed + sum(load.load.values()) + queued - time
     total = sum(times)
     bottleneck = max(range(len(times)), key=times.__getitem__)
-    return Expected(cluster.share / total, "stage", bottleneck, work / total, tuple(times), tuple(handing))
+    throughput, limit = cluster.share / total, "stage"
+    if throughput * reading > 1:
+        throughput, limit = 1 / reading, "source"
+    return Expected(throughput, limit, bottleneck, work / total, tuple(times), tuple(handing), reading)
 
 
 def _changes(group: Group, link: Link) -> bool:

@@ -57,8 +57,9 @@ class Expected:
     """What the model says: `throughput` in tuples of each source per second (of a source with rate 1).
 
     `limit` is what holds it back: "region" number `bottleneck`, all "cores" being busy, or the "gil"; where regions are
-    stages that run one after the other, the slowest "stage". `busy` cores are in use at that throughput. `times` are
-    seconds per source tuple of each region, `handing` those of them that stages spend at their boundaries.
+    stages that run one after the other, the slowest "stage", or a "source" that is read beside them. `busy` cores are
+    in use at that throughput. `times` are seconds per source tuple of each region, `handing` those of them that stages
+    spend at their boundaries, and `reading` those that sources need which are read beside them.
     """
 
     throughput: float
@@ -67,6 +68,7 @@ class Expected:
     busy: float
     times: tuple[float, ...]
     handing: tuple[float, ...] = ()
+    reading: float = 0.0
 
 
 @dataclass(frozen=True)

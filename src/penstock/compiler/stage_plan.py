@@ -69,7 +69,7 @@ class SparkPlan(Plan):
         expected = self.layout.expected
         parts = [_count(len(self.layout.groups) - 1, "stage"), _count(self.channels, "channel")]
         if expected is not None:
-            parts = [f"{rate(expected.throughput)} expected", *parts, _most_of(self.layout, expected)]
+            parts = [f"{rate(expected.throughput)} expected", *parts, _held_back(self.layout, expected)]
         return picture(self.program, self.layout, ", ".join(parts))
 
     def _title(self, level: int, group: Group) -> str:
@@ -121,12 +121,14 @@ def expected_lines(physical: Physical) -> list[str]:
     shuffle = f"a shuffle costs {micros(cluster.delta)}, a split in two {micros(cluster.cp)}"
     inside = f"a worker boundary {micros(cluster.stage)}, a queue in a worker {micros(cluster.port)}"
     return [
-        f"expected: {what}; {_most_of(physical, expected)}",
+        f"expected: {what}; {_held_back(physical, expected)}",
         f"  (per tuple, on each side: {shuffle}, {inside})",
     ]
 
 
-def _most_of(physical: Physical, expected: Expected) -> str:
+def _held_back(physical: Physical, expected: Expected) -> str:
+    if expected.limit == "source":
+        return f"held back by the driver, which reads the sources ahead: {micros(expected.reading)} per tuple"
     where = "the driver" if expected.bottleneck == len(physical.groups) - 1 else f"stage {expected.bottleneck}"
     part = expected.times[expected.bottleneck] / sum(expected.times)
     return f"{where} takes {part:.0%} of the {micros(sum(expected.times))} per tuple"

@@ -13,7 +13,7 @@ Without a profile nothing is known to pay: every keyed stage has a channel for e
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
 
@@ -42,8 +42,10 @@ from penstock.optimizer.profile import Profile
 _FREE = 0.5  # of an operator's cost without the GIL: enough to give it a thread of its own a try
 
 
-def decide_stages(graph: Graph, profile: Profile | None, cluster: Cluster) -> Physical:
+def decide_stages(graph: Graph, profile: Profile | None, cluster: Cluster, ahead: Collection[int] = ()) -> Physical:
     """How the stages of `graph` run: one group for each, and a last one for the sinks, which the driver serves.
+
+    `ahead` are the sources that the driver reads, beside the batches.
 
     >>> import penstock as pn
     >>> from penstock.optimizer.profile import OperatorProfile
@@ -57,7 +59,7 @@ def decide_stages(graph: Graph, profile: Profile | None, cluster: Cluster) -> Ph
     [(((0,),), 4), (((1,), (2,)), 1), (((3,),), 1)]
     """
     stages = find_stages(graph)
-    planner = _Planner(graph, stages, profile, cluster)
+    planner = _Planner(graph, stages, profile, cluster, ahead)
     groups = planner.groups()
     expected = None if profile is None else planner.expect(groups)
     return Physical(
@@ -70,9 +72,11 @@ def decide_stages(graph: Graph, profile: Profile | None, cluster: Cluster) -> Ph
     )
 
 
-def expect_stages(graph: Graph, groups: Sequence[Group], profile: Profile, cluster: Cluster) -> Expected | None:
+def expect_stages(
+    graph: Graph, groups: Sequence[Group], profile: Profile, cluster: Cluster, ahead: Collection[int] = ()
+) -> Expected | None:
     """What the model says of stages that were decided before, with the costs of `profile`."""
-    return _Planner(graph, find_stages(graph), profile, cluster).expect(groups)
+    return _Planner(graph, find_stages(graph), profile, cluster, ahead).expect(groups)
 
 
 def stage_nodes(graph: Graph, stages: Stages) -> list[Pipeline]:
@@ -101,15 +105,18 @@ def check_stages(graph: Graph, groups: Sequence[Group]) -> None:
 
 
 class _Planner:
-    def __init__(self, graph: Graph, stages: Stages, profile: Profile | None, cluster: Cluster) -> None:
+    def __init__(
+        self, graph: Graph, stages: Stages, profile: Profile | None, cluster: Cluster, ahead: Collection[int]
+    ) -> None:
         self.graph, self.stages, self.cluster, self.profile = graph, stages, cluster, profile
         measured = completed(graph, profile if profile is not None else Profile(graph.name))
         self.weights = weigh(graph, measured)
-        self.loads = stage_loads(graph, stages, self.weights)
+        self.loads = stage_loads(graph, stages, self.weights, ahead)
+        self.reading = sum(self.weights.load[index] for index in ahead)
         self.held = dict(enumerate(held_shares(graph, measured)))
 
     def expect(self, groups: Sequence[Group]) -> Expected | None:
-        return expect_batches(groups, self.loads, self.cluster, self.held)
+        return expect_batches(groups, self.loads, self.cluster, self.held, self.reading)
 
     def time(self, group: Group, load: StageLoad) -> float:
         return stage_time(group, load, self.cluster, self.held)

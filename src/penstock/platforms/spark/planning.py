@@ -13,6 +13,7 @@ from penstock.compiler.segments import Segments, cut
 from penstock.compiler.stage_plan import SparkPlan, threaded_ports
 from penstock.compiler.stage_planner import decide_stages
 from penstock.compiler.stages import find_stages
+from penstock.connectors.base import as_source
 from penstock.errors import FlowError, PlatformError
 from penstock.graph import operations as ops
 from penstock.graph.graph import Graph, Target
@@ -22,6 +23,8 @@ from penstock.optimizer.calibrate import Calibration
 from penstock.optimizer.profile import Profile
 from penstock.platforms.calibration import kept_calibration
 from penstock.platforms.local import check_cores, has_gil
+from penstock.platforms.spark.connectors import SparkSource
+from penstock.platforms.spark.spool import is_bulk
 from penstock.runtime.ending import core_count
 from penstock.runtime.threading_models import DEDICATED
 from penstock.runtime.wiring import traits_of
@@ -59,7 +62,15 @@ def plan(
     check_cores(cores)
     refuse(graph)
     cluster = cluster_of(cores if cores is not None else core_count(), calibration, gil)
-    return plan_of(graph, decide_stages(graph, profile, cluster))
+    return plan_of(graph, decide_stages(graph, profile, cluster, read_ahead(graph)))
+
+
+def read_ahead(graph: Graph) -> frozenset[int]:
+    """The sources that the driver reads, beside the batches: all that workers cannot read in parts."""
+    sources = {node.index: as_source(node.operation.source) for node in graph if isinstance(node.operation, ops.Read)}
+    return frozenset(
+        index for index, source in sources.items() if not is_bulk(source) and not isinstance(source, SparkSource)
+    )
 
 
 def plan_of(graph: Graph, physical: Physical) -> SparkPlan:

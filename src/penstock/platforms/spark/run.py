@@ -15,6 +15,7 @@ import time
 import uuid
 from collections.abc import Mapping
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -368,7 +369,13 @@ class SparkRun:
         return "failed" if self._error is not None else "completed"
 
     def profile(self) -> Profile:
-        return self.numbers.profile()
+        found = self.numbers.profile()
+        operators = dict(found.operators)
+        for index, spooler in self.spoolers.items():
+            name, cost = self.graph.nodes[index].name, spooler.cost
+            if name in operators and cost is not None:
+                operators[name] = replace(operators[name], cost=cost)
+        return Profile(found.flow, operators)
 
     def metrics(self) -> JobMetrics:
         elapsed = (self._ended if self._ended is not None else time.monotonic()) - self._started
@@ -400,7 +407,8 @@ class SparkRun:
         if self._compared[0] != now and self._query is not None:
             groups, cluster = self.plan.layout.groups, planning.cluster_of(self._cores)
             found = self._batches.compare(
-                _durations(self._query), lambda: expect_stages(self.graph, groups, self.profile(), cluster)
+                _durations(self._query),
+                lambda: expect_stages(self.graph, groups, self.profile(), cluster, planning.read_ahead(self.graph)),
             )
             self._compared = now, found
         return self._compared[1]

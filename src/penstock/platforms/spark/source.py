@@ -191,10 +191,8 @@ class PartReader:
             runner = StageRunner(program, 0, channel, source=self._source, partition=number)
             outbox = runner.outbox
             for item in items:
-                begun = time.perf_counter()
-                loaded = load_item(item if isinstance(item, bytes) else Path(item).read_bytes())
-                runner.count_reading(time.perf_counter() - begun)
-                for _ in self._feed(runner, loaded):
+                data = item if isinstance(item, bytes) else Path(item).read_bytes()
+                for _ in self._feed(runner, load_item(data)):
                     yield from runner.outbox.rows()
             runner.report()
         except PenstockError as error:

@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import pickle
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -103,6 +104,11 @@ def load_item(data: bytes) -> Item:
     return item
 
 
+def is_bulk(source: Source) -> bool:
+    """True for files to be read to their end: workers read ranges of them, and the driver reads nothing."""
+    return isinstance(source, FileSource) and not source.follow
+
+
 class Spooler:
     """Reads one source in the driver and fills its spool."""
 
@@ -118,6 +124,7 @@ class Spooler:
         self.spool = Spool(folder)
         self._tuning = tuning or Tuning()
         self.read = 0
+        self._busy = 0.0
         self.skipped = 0
         self.dead = 0
         self.ready = threading.Event()  # set once the source has been opened without an error
@@ -133,7 +140,12 @@ class Spooler:
     @property
     def is_bulk(self) -> bool:
         """Items are ranges of files to be read to their end."""
-        return isinstance(self._source, FileSource) and not self._source.follow
+        return is_bulk(self._source)
+
+    @property
+    def cost(self) -> float | None:
+        """Processor seconds for each tuple that was read and put into the spool."""
+        return self._busy / self.read if self.read else None
 
     def start(self) -> None:
         folder = self.spool.folder
@@ -180,6 +192,7 @@ class Spooler:
             if item is not None:
                 self.spool.append(number, item)
                 number += 1
+                self._busy = time.thread_time()
             if done:
                 self.spool.end(number)
                 return

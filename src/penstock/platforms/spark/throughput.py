@@ -38,8 +38,11 @@ class Batches:
     def __init__(self, cores: int) -> None:
         self._cores = cores
         self._batches: dict[int, _Batch] = {}
+        self._first: int | None = None  # of this run, which may go on with an earlier one
 
     def _get(self, batch: int) -> _Batch:
+        if self._first is None:
+            self._first = batch
         while len(self._batches) > MOST:
             del self._batches[next(iter(self._batches))]
         return self._batches.setdefault(batch, _Batch())
@@ -59,9 +62,8 @@ class Batches:
         known = {number: one for number, one in sorted(self._batches.items()) if one.tuples and number in durations}
         if not known:
             return None
-        first = len(known) == 1 or min(known) > 0
-        if not first:
-            del known[min(known)]
+        if len(known) > 1 and self._first is not None:
+            known.pop(self._first, None)
         tuples = sum(one.tuples for one in known.values())
         seconds = sum(durations[number] for number in known)
         fixed = sum(max(0.0, durations[number] - one.working(self._cores)) for number, one in known.items())
@@ -73,6 +75,6 @@ class Batches:
             len(known),
             seconds,
             fixed,
-            first=0 in known,
+            first=self._first in known,
             per_tuple=None if expected is None else sum(expected.times),
         )
