@@ -133,7 +133,12 @@ flow.source(itertools.count).sink(tell)
 def _started(program: Path) -> subprocess.Popen[str]:
     program.write_text(ENDLESS)
     command = [sys.executable, "-m", "penstock.cli.main", "run", str(program), "--on", "local"]
-    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    # Where the tests run in the background Ctrl-C is ignored, and what they start would inherit that.
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    finally:
+        signal.signal(signal.SIGINT, before)
     assert process.stdout is not None
     assert process.stdout.readline() == "running\n"
     return process
