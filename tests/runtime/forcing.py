@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 from penstock.runtime.port import Item, Port, Queued
 
@@ -134,31 +135,39 @@ def _is_preemption(choice: Choice, chosen: str) -> bool:
     return choice.running in choice.options and chosen != choice.running
 
 
+class Flag:
+    """A flag of a port that tells of what is about to be done to it and of what was done."""
+
+    def __init__(self, before: Callable[[str], None], after: Callable[[str], None]) -> None:
+        self._lock = threading.Lock()
+        self._before = before
+        self._after = after
+        self.locked = self._lock.locked
+
+    def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
+        self._before("acquire")
+        return self._lock.acquire(blocking, timeout)
+
+    def release(self) -> None:
+        self._before("release")
+        self._lock.release()
+        self._after("release")
+
+
 def stepping(controller: Controller) -> type[Port]:
     """Ports with a step of `controller` before and after everything they do to a flag or the queue."""
 
     class Stepping(Port):
+        def _make_flag(self, name: str) -> Any:
+            return Flag(lambda step: controller.step(), lambda step: controller.step())
+
         def push(self, item: Item, born: float = 0.0) -> bool:
             controller.step()
             return super().push(item, born)
 
-        def try_produce(self) -> bool:
-            controller.step()
-            return super().try_produce()
-
-        def release_producer(self) -> None:
-            controller.step()
-            super().release_producer()
-            controller.step()
-
-        def try_consume(self) -> bool:
-            controller.step()
-            return super().try_consume()
-
         def release_consumer(self) -> None:
-            controller.step()
             super().release_consumer()
-            controller.step()
+            controller.step()  # after the look at who waits, too
 
         def pop(self) -> Queued | None:
             controller.step()
@@ -217,19 +226,20 @@ class Holds:
 
 def _holding(holds: Holds) -> type[Port]:
     class Holding(Port):
+        def _make_flag(self, name: str) -> Any:
+            steps = {("producer", "release"): "release_producer", ("consumer", "acquire"): "try_consume"}
+
+            def reach(step: str) -> None:
+                if (name, step) in steps:
+                    holds.reach(self.name, steps[name, step])
+
+            return Flag(reach, lambda step: None)
+
         def push(self, item: Item, born: float = 0.0) -> bool:
             holds.reach(self.name, "push")
             pushed = super().push(item, born)
             holds.reach(self.name, "pushed")
             return pushed
-
-        def release_producer(self) -> None:
-            holds.reach(self.name, "release_producer")
-            super().release_producer()
-
-        def try_consume(self) -> bool:
-            holds.reach(self.name, "try_consume")
-            return super().try_consume()
 
         def release_consumer(self) -> None:
             holds.reach(self.name, "release_consumer")

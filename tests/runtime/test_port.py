@@ -86,7 +86,7 @@ class Rig:
             return False
         turn = Turn()
         while items and (queued := port.pop()) is not None:
-            turn.push(port.entry, queued.item)
+            turn.push(port.entry, queued[0])
             turn.run_pending()
             items -= 1
         port.release_consumer()
@@ -179,7 +179,7 @@ def test_a_dedicated_thread_is_called_in_any_order_of_push_and_look() -> None:
                 controller.step()
                 if rig.port.length and rig.port.try_consume():
                     while (queued := rig.port.pop()) is not None:
-                        turn.push(rig.port.entry, queued.item)
+                        turn.push(rig.port.entry, queued[0])
                         turn.run_pending()
                     rig.port.release_consumer()
                 controller.step()
@@ -232,7 +232,7 @@ def test_what_is_taken_is_cut_and_joined_to_the_limit() -> None:
         assert port.push(chunk)
     port.limit = 3
     taken = [port.pop() for _ in range(3)]
-    assert [queued.item for queued in taken if queued] == [[1, 2, 3], [4, 5, 6], [7]]
+    assert [queued[0] for queued in taken if queued] == [[1, 2, 3], [4, 5, 6], [7]]
     assert port.pop() is None
     assert port.length == 0
 
@@ -243,7 +243,7 @@ def test_marks_keep_their_place_between_chunks() -> None:
     for item in items:
         assert port.push(item)
     taken = [port.pop() for _ in range(4)]
-    assert [queued.item for queued in taken if queued] == [[1, 2], Punctuation.WINDOW, [3], Punctuation.FINAL]
+    assert [queued[0] for queued in taken if queued] == [[1, 2], Punctuation.WINDOW, [3], Punctuation.FINAL]
 
 
 def test_a_shared_chunk_is_never_changed() -> None:
@@ -252,7 +252,7 @@ def test_a_shared_chunk_is_never_changed() -> None:
     port.push(following)
     queued = port.pop()
     assert queued is not None
-    assert (queued.item, chunk, following) == ([1, 2], [1], [2])
+    assert (queued[0], chunk, following) == ([1, 2], [1], [2])
 
 
 def test_the_limit_follows_the_time_tuples_take() -> None:

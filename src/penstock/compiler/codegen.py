@@ -238,6 +238,21 @@ class SegmentWriter:
                 self.line(f"{self.bind(outlet.origins.extend, 'send_origins')}({repeat}(origin, len({items})))")
             self._flush_if_long(outlet)
 
+    def emit_to_one(self, index: str, outputs: int, item: str) -> str | None:
+        node = self._node
+        readers = [reader for port in range(outputs) for reader in self._graph.readers(node, port)]
+        if self._tracked or self._loops > 1 or any(reader.node in self._inside for reader in readers):
+            return None
+        outlets = [self._outlets.get(Output(node, port)) for port in range(outputs)]
+        sends = {port: outlet is not None and outlet.items.append for port, outlet in enumerate(outlets)}
+        send = self._fresh("send")
+        self.line(f"{send} = {self.bind(sends.get, 'send_to')}({index})")
+        with self.block(f"if {send}:"):
+            if self._probes is not None:
+                self._sent("1")
+            self.line(f"{send}({item})")
+        return f"{send} is None"
+
     def mark(self, port: int) -> None:
         outlet = self._outlets.get(Output(self._node, port))
         self.line("pass" if outlet is None else f"{self.bind(outlet.mark, 'mark')}()")
@@ -300,14 +315,14 @@ class SegmentWriter:
         self._node, self._item = outer
 
     def _append(self, outlet: OutletNames, item: str) -> None:
-        self.line(f"{self.bind(outlet.items.append, 'send')}({item})")
+        self.line(f"{self.bind(outlet.items, 'outgoing')}.append({item})")  # quicker than calling a bound method
         if outlet.origins is not None:
             self.line(f"{self.bind(outlet.origins.append, 'send_origin')}(origin)")
         if self._loops > 1:
             self._flush_if_long(outlet)
 
     def _flush_if_long(self, outlet: OutletNames) -> None:
-        items = self.bind(outlet.items, "waiting")
+        items = self.bind(outlet.items, "outgoing")
         self.line(f"if len({items}) >= {OVERFLOW}: {self.bind(outlet.flush, 'flush')}()")
 
     def _switch(self) -> None:

@@ -76,6 +76,14 @@ class Writer(Protocol):
         """The same for a list of tuples (or None, or an empty list) in variable `items`."""
         ...
 
+    def emit_to_one(self, index: str, outputs: int, item: str) -> str | None:
+        """The code that sends the tuple in `item` to the one of `outputs` outputs whose number is in `index`.
+
+        Returns a condition that is true where there is no such output. Returns None, and writes nothing, where the code
+        of what follows must be written in place, output by output.
+        """
+        ...
+
     def mark(self, port: int) -> None:
         """Code that sends a window punctuation out of output `port` (only where `ends_segment`)."""
         ...

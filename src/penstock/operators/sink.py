@@ -84,7 +84,7 @@ class WriteLogic(Logic):
 
     def write(self, w: Writer, item: str, port: int) -> None:
         if isinstance(self.target, list):
-            w.line(f"{w.bind(self.target.append, 'deliver')}({item})")
+            w.line(f"{w.bind(self.target, 'delivered')}.append({item})")  # quicker than calling a bound method
         else:
             w.line(f"{w.bind(self.target, 'deliver')}({item})")
             w.line(f"{w.bind(self.called, 'called')}[0] += 1")

@@ -7,12 +7,14 @@ from typing import Any
 from penstock.graph.operations import Split
 from penstock.operators.base import Logic, Writer
 
+# More outputs than this are looked up, where all of them lead out of the segment.
+_FEW = 4
 # Python's compiler takes chains of some hundred `elif`s; longer ones are cut into groups.
 _GROUP = 64
 
 
 class SplitLogic(Logic):
-    """Writes a chain of `if index == 0: … elif index == 1: …`, in groups where there are many outputs."""
+    """Writes a look-up, or a chain of `if index == 0: … elif index == 1: …`, in groups where there are many outputs."""
 
     nests = True
 
@@ -21,6 +23,11 @@ class SplitLogic(Logic):
         assert isinstance(operation, Split)
         index = w.variable("index")
         w.line(f"{index} = {w.bind(operation.function, 'split')}({item})")
+        unknown = w.emit_to_one(index, operation.ways, item) if operation.ways > _FEW else None
+        if unknown is not None:
+            with w.block(f"elif {unknown} and not {index} < 0:"):
+                w.line(f"{w.bind(self.refuse, 'refuse')}({index})")
+            return
         if operation.ways <= _GROUP:
             self._write_outputs(w, item, index, range(operation.ways))
             return

@@ -135,8 +135,8 @@ def _rehearsal(graph: Graph, sources: dict[int, Any], tuples: int, seconds: floa
 class _EveryChunk(Sampler):
     """Measures all there is."""
 
-    def wants(self, chunk: list[Any]) -> bool:
-        return True
+    def wants(self, tuples: int) -> int:
+        return tuples
 
 
 def _run(graph: Graph, seconds: float, *, measured: bool = True) -> PE:

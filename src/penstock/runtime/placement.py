@@ -141,7 +141,7 @@ def _leave_rest(wiring: Wiring, target: Target, port: Port, behind: Segment) -> 
     """What waits in a removed port must go through the segment that was behind it before its place is taken."""
     segment = wiring.segment_of(target.node)
     old = segment if segment.plan.root == target.node else behind
-    old.leftover.extend((target.port, queued.item) for queued in port.take_all())
+    old.leftover.extend((target.port, item) for item, _, _ in port.take_all())
     if old is not segment and old not in segment.old:
         segment.old.append(old)
 

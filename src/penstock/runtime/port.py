@@ -25,7 +25,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from penstock.tuples import CHUNK, Numbered, Punctuation
 
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
     from penstock.runtime.segment import Entry
 
 Item = list[Any] | Punctuation | Numbered
+Queued = tuple[Item, float, float]
+"""An item in a queue: itself, when it was put there, and when its tuples entered the PE."""
 
 CAPACITY = 4 * CHUNK
 # The longest a thread waits before it looks again (scheduler paper §4.1.3: ten milliseconds).
@@ -51,15 +53,12 @@ class Pace:
     themselves need should count, so the estimate follows quick runs at once and slow ones slowly.
     """
 
-    __slots__ = ("_per_tuple", "_seconds")
+    __slots__ = ("_largest", "_per_tuple", "_seconds")
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seconds: float, largest: int = CHUNK) -> None:
         self._seconds = seconds
+        self._largest = largest
         self._per_tuple = 0.0
-
-    def limit(self, limit: int, tuples: int, seconds: float) -> int:
-        """The next limit after `tuples` tuples, taken with limit `limit`, needed `seconds`."""
-        return max(1, min(self.most(tuples, seconds), 2 * limit if tuples >= limit else limit))
 
     def most(self, tuples: int, seconds: float) -> int:
         """How many tuples fit into the time, now that `tuples` needed `seconds`."""
@@ -68,15 +67,9 @@ class Pace:
             self._per_tuple = measured
         else:
             self._per_tuple += (measured - self._per_tuple) / 16
-        return max(1, min(CHUNK, int(self._seconds / self._per_tuple))) if self._per_tuple > 0 else CHUNK
-
-
-class Queued(NamedTuple):
-    """An item in a queue: when it was put there, and when its tuples entered the PE."""
-
-    item: Item
-    since: float
-    born: float
+        if self._per_tuple <= 0:
+            return self._largest
+        return max(1, min(self._largest, int(self._seconds / self._per_tuple)))
 
 
 class Port:
@@ -119,8 +112,8 @@ class Port:
         self.listed = threading.Lock()  # set while the port is on the list of ready ports, or taken from it
         self.subscribers: list[Port] = []  # the next queues on the way of what comes out
         self._items: deque[Queued] = deque()
-        self._producer = threading.Lock()
-        self._consumer = threading.Lock()
+        self._producer = self._make_flag("producer")
+        self._consumer = self._make_flag("consumer")
         self._room = threading.Condition(threading.Lock())
         self.waiting = 0  # producers that wait for room
         self.limit = _FIRST_LIMIT  # tuples a consumer takes at once
@@ -135,16 +128,13 @@ class Port:
 
     # ------------------------------------------------------------------------------------------------ the steps
 
-    def try_produce(self) -> bool:
-        """Take the producer flag, if it is free."""
-        return self._producer.acquire(blocking=False)
-
-    def release_producer(self) -> None:
-        self._producer.release()
+    def _make_flag(self, name: str) -> threading.Lock:
+        """A flag; tests make their own, which stop threads before and after each step."""
+        return threading.Lock()
 
     def try_consume(self) -> bool:
         """Take the consumer flag, if it is free."""
-        return self._consumer.acquire(blocking=False)
+        return self._consumer.acquire(False)
 
     def release_consumer(self) -> None:
         """Give the consumer flag back; whoever waits for room may now make some."""
@@ -156,16 +146,16 @@ class Port:
 
     def push(self, item: Item, born: float = 0.0) -> bool:
         """Put `item` at the end; false if there is no room, or another producer is at it."""
-        if not self.try_produce():
+        if not self._producer.acquire(False):
             return False
         try:
             size, length = len(item) if isinstance(item, list) else 1, self.pushed - self.popped
             if length and length + size > self.capacity:
                 return False
-            self._items.append(Queued(item, time.perf_counter(), born))
+            self._items.append((item, time.perf_counter(), born))
             self.pushed += size
         finally:
-            self.release_producer()
+            self._producer.release()
         self.announce(self)
         return True
 
@@ -190,21 +180,24 @@ class Port:
 
     def pop(self) -> Queued | None:
         """The next item, cut or joined to about `limit` tuples; None if there is none. For the consumer only."""
-        try:
-            queued = self._items.popleft()
-        except IndexError:
+        items = self._items
+        if not items:
             return None
-        item = queued.item
-        if item.__class__ is list:  # not chunks with origins: those stay whole, their marks follow them
-            if len(item) > self.limit:
-                self._items.appendleft(queued._replace(item=item[self.limit :]))
-                queued = queued._replace(item=item[: self.limit])
-            elif len(item) < self.limit and self._items:
-                queued = queued._replace(item=self._join(item))
-        item = queued.item
-        size = len(item) if isinstance(item, list) else 1
+        item, since, born = queued = items.popleft()
+        if not isinstance(item, list):
+            size = 1
+        else:
+            size = len(item)
+            # Chunks with origins stay whole: their marks follow them.
+            if size != self.limit and item.__class__ is list and (size > self.limit or items):
+                if size > self.limit:
+                    items.appendleft((item[self.limit :], since, born))
+                    item = item[: self.limit]
+                else:
+                    item = self._join(item)
+                size, queued = len(item), (item, since, born)
         self.popped += size
-        self.waited_seconds += size * (time.perf_counter() - queued.since)
+        self.waited_seconds += size * (time.perf_counter() - since)
         if self.waiting:
             self.call_producers()
         return queued
@@ -213,7 +206,7 @@ class Port:
         """`chunk` and what follows it, up to `limit` tuples."""
         joined, items = chunk, self._items
         while items:
-            following = items[0].item
+            following = items[0][0]
             if following.__class__ is not list or len(joined) + len(following) > self.limit:
                 break
             items.popleft()
@@ -225,8 +218,11 @@ class Port:
         self.processed += tuples
         self.busy_seconds += seconds
         self.last_run = now
-        if tuples > 1 or (tuples and (self.limit > 1 or 2 * seconds < SLICE)):  # else one at a time is enough
-            self.limit = self._pace.limit(self.limit, tuples, seconds)
+        limit = self.limit
+        if tuples > 1 or (tuples and (limit > 1 or 2 * seconds < SLICE)):  # else one at a time is enough
+            most = self._pace.most(tuples, seconds)
+            if most != limit:
+                self.limit = min(most, 2 * limit if tuples >= limit else limit)
 
     # --------------------------------------------------------------------------------------------------- looking
 
@@ -244,7 +240,7 @@ class Port:
     def oldest(self) -> float | None:
         """When the first item was put here, by `time.perf_counter`; None while empty."""
         try:
-            return self._items[0].since
+            return self._items[0][1]
         except IndexError:
             return None
 
@@ -262,7 +258,7 @@ class Port:
 
     def peek_final(self) -> bool:
         """True if a final punctuation waits here; only while no thread runs."""
-        return any(queued.item is Punctuation.FINAL for queued in self._items)
+        return any(item is Punctuation.FINAL for item, _, _ in self._items)
 
     def __repr__(self) -> str:
         return f"<port {self.name} {self.length}/{self.capacity}>"

@@ -10,7 +10,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from itertools import compress
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from penstock.compiler.codegen import OVERFLOW, OutletNames, Probes, Program, write_program
@@ -67,8 +68,9 @@ class Outlet:
             if self.origins is not None:
                 chunk = TrackedChunk(chunk, self.origins[:])
                 self.origins.clear()
+            push = self.segment.turn.push
             for target in self.targets:
-                self.segment.turn.push(target, chunk)
+                push(target, chunk)
 
     def mark(self) -> None:
         """A window punctuation, after everything sent so far."""
@@ -115,7 +117,9 @@ class Segment:
             output: Outlet(self, output, logics[output.node].forwards_marks and not several_inputs, tracked)
             for output in plan.outlets
         }
-        self._hand_overs = [outlet.hand_over for outlet in self.outlets.values()]
+        # An operator may have thousands of outputs of which a chunk uses a few: those are picked without a call each.
+        self._all_outlets = tuple(self.outlets.values())
+        self._all_items = tuple(outlet.items for outlet in self._all_outlets)
         self._programs: dict[str, Program] = {}
         self._functions: dict[int, Callable[..., None]] = {}
         self._profiled: dict[int, Callable[..., None]] = {}
@@ -123,6 +127,7 @@ class Segment:
         self._open_ports: set[int] = set()
         self.probes = Probes([0.0] * len(plan.nodes), [0] * len(plan.nodes), [0] * len(plan.nodes), time.perf_counter)
         self.received = 0  # tuples that entered, exactly
+        self._takes_chunks = logics[plan.root].whole_chunk  # then what a tuple costs depends on how many come at once
         self.is_feedback = isinstance(self.root.operation, Feedback)
 
     # ------------------------------------------------------------------------------------------------ compiling
@@ -171,6 +176,10 @@ class Segment:
 
     # -------------------------------------------------------------------------------------------------- running
 
+    def _filled(self) -> Iterable[Outlet]:
+        """The outlets in which something has collected."""
+        return compress(self._all_outlets, self._all_items)
+
     def run(self, item: list[Any] | Punctuation | Numbered, port: int, turn: Turn) -> None:
         """Handle one item of input `port` and hand over what comes of it, also when it fails half way."""
         self.turn = turn
@@ -184,17 +193,19 @@ class Segment:
             else:
                 self._run_final(port)
         finally:
-            for hand_over in self._hand_overs:
-                hand_over()
+            for outlet in self._filled():
+                outlet.hand_over()
 
     def _run_chunk(self, chunk: list[Any], port: int) -> None:
         self.received += len(chunk)
-        sampler = self.sampler
+        measured = self.sampler.wants(len(chunk)) if self.sampler is not None else 0
+        function = self._profile_function(port) if measured else self._functions[port]
         try:
-            measured = sampler is not None and sampler.wants(chunk)
-            function = self._profile_function(port) if measured else self._functions[port]
             if isinstance(chunk, TrackedChunk):
                 function(chunk, chunk.origins)
+            elif 0 < measured < len(chunk) and not self._takes_chunks:
+                function(chunk[:measured])
+                self._functions[port](chunk[measured:])
             else:
                 function(chunk)
         except PenstockError:
@@ -266,15 +277,15 @@ class Segment:
         """Tell one operator that nothing more comes at input `port`; for runs that know the end by other means."""
         self.turn = turn
         self._ask(node, "at the end of the stream", self.logics[node].on_port_final, port, self._emit(node))
-        for hand_over in self._hand_overs:
-            hand_over()
+        for outlet in self._filled():
+            outlet.hand_over()
 
     def finish_operator(self, node: int, turn: Turn) -> None:
         """Tell one operator that nothing more comes at all."""
         self.turn = turn
         self._ask(node, "at the end of the stream", self.logics[node].on_final, self._emit(node))
-        for hand_over in self._hand_overs:
-            hand_over()
+        for outlet in self._filled():
+            outlet.hand_over()
 
     @property
     def ended(self) -> bool:
@@ -289,13 +300,13 @@ class Segment:
                 if logic.timed:
                     self._ask(node, "by time", logic.on_tick, now, self._emit(node))
         finally:
-            for hand_over in self._hand_overs:
-                hand_over()
+            for outlet in self._filled():
+                outlet.hand_over()
 
     def flush_all(self) -> None:
         """Deliver everything sent so far at once, before an operator waits."""
-        for hand_over in self._hand_overs:
-            hand_over()
+        for outlet in self._filled():
+            outlet.hand_over()
         self.turn.drain_nested()
 
     def _ask(self, node: int, doing: str, method: Callable[..., None], *arguments: Any) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from penstock.connectors.base import Batch, Source
@@ -23,7 +23,7 @@ from penstock.graph.graph import Output
 from penstock.runtime.failure import operator_error
 from penstock.runtime.port import Pace
 from penstock.runtime.segment import Entry, Segment
-from penstock.tuples import Punctuation
+from penstock.tuples import CHUNK, DeadLetter, Punctuation
 
 if TYPE_CHECKING:
     from penstock.runtime.pe import PE
@@ -36,6 +36,8 @@ QUICK = 0.001
 SLOW = 0.005
 # A chunk that takes longer than this to carry is too large: nothing can be stopped, cancelled or moved meanwhile.
 LONG = 0.008
+# Where no queue takes what is read, chunks may be this large; others have to share the queues' capacity.
+LARGEST = 4 * CHUNK
 # Pauses between looks at a source that has nothing: doubling up to 10 ms (scheduler paper §4.1).
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.010
 
@@ -57,7 +59,7 @@ class SourceLoop:
         self.dead = 0
         self.read_seconds = 0.0
         self.read_until = 0.0
-        self._pace = Pace(LONG)
+        self._pace = Pace(LONG, LARGEST)
         self.carried = 0.0  # seconds the last chunk took, without working for others
         self.ended = False
         self.offset: Any = None
@@ -65,6 +67,8 @@ class SourceLoop:
         self.carrying = threading.Lock()
         self.turn = pe.make_turn()
         self.pulled = source if isinstance(source, PulledSource) else None
+        commits = getattr(type(source), "commit", None) is not Source.commit  # most sources have nothing to do there
+        self._commit = source.commit if commits else None
         self._closed = False
 
     def start(self) -> None:
@@ -99,16 +103,19 @@ class SourceLoop:
 
     def _read_to_end(self) -> None:
         self.offset = self._guard(self.source.initial)
-        limit, pause = 1, SHORTEST_PAUSE
+        limit, pause, clock = 1, SHORTEST_PAUSE, time.perf_counter
         while not self.pe.stopping:
             before = self.offset
-            self.reading_since = start = time.perf_counter()
+            self.reading_since = start = clock()
             if self.pulled is not None:
                 self._guard(self.pulled.fill, before, limit, max(UNNOTICED, min(self.carried, QUICK)))
                 with self.carrying:
                     batch = self._carry(self._guard(self.pulled.take))
             else:
-                batch = self._guard(self.source.read, before, limit)
+                try:
+                    batch = self.source.read(before, limit)
+                except Exception as error:
+                    raise operator_error(error, self.segment.root, doing="to read") from error
                 with self.carrying:
                     self._carry(batch)
             taken = self.read_until - start
@@ -138,7 +145,8 @@ class SourceLoop:
         if not self.pe.stopping:
             self._deliver(batch)
             self.offset = batch.offset
-            self._guard(self.source.commit, batch.offset)
+            if self._commit is not None:
+                self._guard(self._commit, batch.offset)
         return batch
 
     def relieve(self, now: float) -> None:
@@ -160,6 +168,8 @@ class SourceLoop:
         A chunk has a fixed price, so larger ones are cheaper per tuple; but its first tuple waits for the last.
         """
         most = self._pace.most(got, self.carried) if got else limit
+        if most > CHUNK and self.pe.ports:
+            most = CHUNK
         if taken > SLOW:
             return max(1, limit // 8)
         if limit > most:
@@ -177,23 +187,28 @@ class SourceLoop:
         self.skipped += batch.skipped
         self.pe.enter(turn)
         try:
-            turn.born(start)
             if batch.dead:
-                self.dead += len(batch.dead)
-                if self.dead_letters is not None:
-                    for target in self.dead_letters.targets:
-                        turn.push(target, list(batch.dead))
+                self._deliver_dead(batch.dead, start)
             if batch.tuples:
                 self.read += len(batch.tuples)
-                turn.push(self.entry, batch.tuples)
+                turn.run_item(self.entry, batch.tuples, start)
             if batch.window:
-                turn.push(self.entry, Punctuation.WINDOW)
-            turn.drain()
+                turn.run_item(self.entry, Punctuation.WINDOW, start)
+            turn.deliver_feedback()
+            turn.raise_error()
         finally:
             self.pe.leave(turn)
         self.carried = time.perf_counter() - start - (turn.base.helped - helped)
         if self.pe.timer is not None:
             self.pe.timer.wake()
+
+    def _deliver_dead(self, letters: Sequence[DeadLetter], born: float) -> None:
+        self.dead += len(letters)
+        if self.dead_letters is not None:
+            self.turn.born(born)
+            for target in self.dead_letters.targets:
+                self.turn.push(target, list(letters))
+            self.turn.run_pending()
 
     def _guard(self, function: Callable[..., Any], *arguments: Any) -> Any:
         try:

@@ -274,12 +274,12 @@ class Turn:
         queued = port.pop() if frame.left > 0 and not self.is_stopped() else None
         if queued is None:
             return False
-        frame.taken = len(queued.item) if isinstance(queued.item, list) else 0
+        item, _, frame.born = queued
+        frame.taken = len(item) if isinstance(item, list) else 0
         frame.taken_at, frame.helped = now, 0.0
         frame.left -= max(1, frame.taken)
-        frame.born = queued.born
         entry = port.entry
-        frame.pending[entry.segment.index] = [(entry, queued.item)]
+        frame.pending[entry.segment.index] = [(entry, item)]
         frame.order.append(entry.segment.index)
         return True
 
@@ -299,7 +299,8 @@ class Turn:
         frame, segment = self._frame, entry.segment
         frame.born = born
         if segment.lock is None:
-            self._run_items(segment, ((entry, item),))
+            if not segment.failed:
+                self._run_one(segment, entry.port, item)
             if not frame.order and not frame.blocked:
                 return
         else:
@@ -310,19 +311,22 @@ class Turn:
         for target, item in items:
             if segment.failed:  # what comes after the tuple that failed is not to be processed
                 return
-            try:
-                if segment.old or segment.leftover:
-                    self._run_leftover(segment)
-                segment.run(item, target.port, self)
-            except GivenUp:
-                segment.failed = True
-                raise
-            except BaseException as error:
-                segment.failed = True
-                self._error = self._error or error
-                return
-            if self.on_chunk is not None and isinstance(item, list):
-                self.on_chunk(segment, self._frame.born)
+            self._run_one(segment, target.port, item)
+
+    def _run_one(self, segment: Segment, port: int, item: Item) -> None:
+        try:
+            if segment.old or segment.leftover:
+                self._run_leftover(segment)
+            segment.run(item, port, self)
+        except GivenUp:
+            segment.failed = True
+            raise
+        except BaseException as error:
+            segment.failed = True
+            self._error = self._error or error
+            return
+        if self.on_chunk is not None and isinstance(item, list):
+            self.on_chunk(segment, self._frame.born)
 
     def run_leftover(self, segment: Segment) -> None:
         """Run what must go through `segment` before anything else, in the place of one of its carriers."""
