@@ -11,8 +11,8 @@ import pytest
 
 import penstock as pn
 from penstock.runtime.pacing import MOST_HELD
-from penstock.runtime.source_loop import LARGEST
 from penstock.runtime.pe import PE
+from penstock.runtime.source_loop import LARGEST
 
 Run = Callable[..., pn.Job]
 
