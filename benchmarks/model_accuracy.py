@@ -32,12 +32,12 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 sys.path.insert(0, str(Path(__file__).parent.parent / "examples"))
 
-import numba
 import numpy as np
 
 import data
 import logwatch
 import penstock as pn
+from computing import computed
 from measuring import table
 from penstock.compiler.physical import Expected, Group, Machine, Physical, expect
 from penstock.compiler.planner import completed, held_shares
@@ -53,23 +53,12 @@ MOST = 400_000  # tuples of a run
 WIDTHS = (1, 2)
 
 
-@numba.njit(nogil=True, cache=False)
-def _compute(values: Any, flops: int) -> Any:
-    result = values.copy()
-    for i in range(values.size):
-        x = values[i]
-        for _ in range(flops // 2):  # a multiplication and an addition
-            x = x * 0.999999 + 0.000001
-        result[i] = x
-    return result
-
-
 def _batch(flops: int, modulus: int) -> Callable[[list[float]], list[float]]:
     """So many floating point operations per tuple; then every `modulus`-th number is dropped (none for 0)."""
 
     def compute(tuples: list[float]) -> list[float]:
         values = np.array(tuples)
-        _compute(values, flops)
+        computed(values, flops)
         if modulus:
             values = values[values % modulus != 0]
         kept: list[float] = values.tolist()
@@ -181,7 +170,7 @@ def overlap() -> float:
     """How many times one thread two threads that free the GIL get done here and now; 2 on a quiet machine."""
 
     def seconds(threads: int) -> float:
-        helpers = [threading.Thread(target=_compute, args=(np.ones(20_000), 4000)) for _ in range(threads)]
+        helpers = [threading.Thread(target=computed, args=(np.ones(20_000), 4000)) for _ in range(threads)]
         start = time.perf_counter()
         for helper in helpers:
             helper.start()
@@ -234,7 +223,6 @@ def main() -> None:
     parser.add_argument("--short", action="store_true", help="fewer tuples and rounds")
     parser.add_argument("--cores", type=int, default=2, help="what the model is told of the machine")
     options = parser.parse_args()
-    _compute(np.array([1.0]), 2)  # compiled now
     port = calibrate()["port"]
     machine = Machine(options.cores, port.delta, port.cp, gil=True)
     seconds, rounds = (0.15, 3) if options.short else (0.4, 4)

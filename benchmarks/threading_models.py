@@ -22,10 +22,10 @@ from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parent))
 
-import numba
 import numpy as np
 
 import penstock as pn
+from computing import computed
 from measuring import table
 
 Operator = Callable[[pn.Stream[Any]], pn.Stream[Any]]
@@ -35,21 +35,11 @@ Build = Callable[[int, Operator], tuple[pn.Flow, list[Any]]]
 # ---------------------------------------------------------------------------------------------------------- operators
 
 
-@numba.njit(nogil=True, cache=False)
-def _compute(values: Any, flops: int) -> Any:
-    for i in range(values.size):
-        x = values[i]
-        for _ in range(flops // 2):  # a multiplication and an addition
-            x = x * 0.999999 + 0.000001
-        values[i] = x
-    return values
-
-
 def flops(count: int) -> Operator:
     """A batch operator of `count` floating point operations per tuple; the GIL is free while it computes."""
 
     def compute(tuples: list[float]) -> list[float]:
-        result: list[float] = _compute(np.array(tuples), max(2, count)).tolist()
+        result: list[float] = computed(np.array(tuples), max(2, count)).tolist()
         return result
 
     return lambda stream: stream.map_batch(compute)
@@ -178,7 +168,6 @@ def main() -> None:
     parser.add_argument("--full", action="store_true", help="four times the tuples, pipelines of 1,000, more rounds")
     parser.add_argument("--only", choices=["pipeline", "wide", "mixed", "waiting"])
     options = parser.parse_args()
-    _compute(np.array([1.0]), 2)  # compiled now
     headings = ["", "manual", "dedicated", *(f"dynamic {threads}" for threads in ALL_THREADS)]
     rows = []
     for name, chosen in cases(options.full).items():
