@@ -9,17 +9,20 @@ the limit when each of its pipelines [u, v) keeps
     where  room = limit - δ·arrivals[a] - cp·arrivals[a]·log2(r)     (no δ at the ends of the chain; eqs 4–10)
 
 So a configuration is a path from 0 to N over cuts, its overhead the length, and the question one of shortest paths
-whose states remember what the region being built still needs: `Label`. Cuts are visited from left to right. Labels of
+whose states remember what the region being built still needs: a `Label`. Cuts are visited from left to right. Labels of
 one number of replicas stand in one list, and only those are kept that no other beats in every respect. Three
 observations keep the lists at a handful, and none of them loses a configuration that could be within the budget:
 
 * A finished region is remembered by its overhead alone, except that it must not be followed by a region it would have
-  to be merged with (§3.1); for that, the best with a second number of replicas is kept too (`_Ends`). For the same
+  to be merged with (§3.1); for that, the best with a second number of replicas is kept too (`Ends`). For the same
   reason a number of replicas is not tried where two smaller ones reach at least as far.
 * An end of the region costs room, but only the δ·arrivals of the cuts still ahead matter: what the finished pipelines
   leave for it (`spare`) is rounded down to one of these.
 * Whatever can be afforded in any case is as good as free: overheads are rounded up to what leaves enough of the budget
   for the dearest way to go on.
+
+A fourth keeps out most labels from the start: what must still be paid from a cut on, whatever happens (`Ahead`). A
+label is made only if the budget allows for that somewhere within its reach, and dropped behind the last such place.
 
 For chains too long for that, `width` limits the lists. A "yes" stays true, but a "no" may be wrong (`Cheapest`) — or
 the other way round (`Relaxed`): there labels are not dropped but united, the best of both in every respect, and an
@@ -31,101 +34,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Sequence
-from itertools import accumulate, pairwise
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from itertools import accumulate
+from typing import Any
 
-from penstock.optimizer.model import Chain, Config, Op, Region, joined_key
+from penstock.optimizer.ahead import Ahead, extents
+from penstock.optimizer.labels import End, Ends, Label, Option, Tail, best_of, config_of, insert
+from penstock.optimizer.model import Chain, Config, Op, joined_key
 
-Key = frozenset[Any] | None
 _NOTHING: frozenset[Any] = frozenset()
-
-
-class Option(NamedTuple):
-    """Numbers of replicas from `least` to `most`."""
-
-    least: int
-    most: int
-
-
-class Label(NamedTuple):
-    """A region under construction that was last cut at `at` (a new one: where it starts).
-
-    The open pipeline may be cut at v while work[v] + δ·arrivals[v] ≤ `reach`, and the region may end at v if the
-    finished pipelines allow it, δ·arrivals[v] ≤ `spare`, and the open one does.
-    """
-
-    cost: float
-    reach: float
-    room: float
-    spare: float
-    factor: float  # f(r) of the operators so far
-    key: Key
-    at: int
-    before: Label | None  # the label of the cut before; None where the region starts
-    after: End | None  # what the region follows; None at the start of the chain
-
-
-class End(NamedTuple):
-    """A finished region: the overhead with all before it, the number of replicas, and the label that led to it."""
-
-    cost: float
-    option: Option
-    at: int
-    label: Label
-
-
-class _Ends:
-    """The cheapest ways to have finished a region at one cut."""
-
-    __slots__ = ("closed", "other", "plain", "replicated")
-
-    def __init__(self) -> None:
-        self.plain: End | None = None  # a region without replicas
-        self.closed: End | None = None  # a replicated region that the next operator cannot join
-        self.replicated: End | None = None  # a replicated region that the next operator could join …
-        self.other: End | None = None  # … and the cheapest with another number of replicas
-
-    def add(self, end: End, closed: bool) -> None:
-        cost = end.cost
-        if end.option.most == 1:
-            if self.plain is None or cost < self.plain.cost:
-                self.plain = end
-        elif closed:
-            if self.closed is None or cost < self.closed.cost:
-                self.closed = end
-        elif self.replicated is None or cost < self.replicated.cost:
-            if self.replicated is not None and self.replicated.option != end.option:
-                self.other = self.replicated
-            self.replicated = end
-        elif end.option != self.replicated.option and (self.other is None or cost < self.other.cost):
-            self.other = end
-
-    @property
-    def barred(self) -> Option | None:
-        """The number of replicas that a region after the cheapest end must not have."""
-        option = self.replicated.option if self.replicated is not None else None
-        return option if option is not None and option.least == option.most else None
-
-    def before(self, option: Option) -> End | None:
-        """The cheapest end that a region with this number of replicas may follow."""
-        plain = self.plain if option.most > 1 else None
-        return _cheapest(self.closed, plain, self.other if option == self.barred else self.replicated)
-
-    def last(self) -> End | None:
-        """The cheapest end of all."""
-        return _cheapest(self.closed, self.plain, self.replicated)
-
-
-def _cheapest(*ends: End | None) -> End | None:
-    return min((end for end in ends if end is not None), key=lambda end: end.cost, default=None)
 
 
 class Cheapest:
     """Answers for one chain and any time limit, from lists of up to `width` labels.
 
     Without `pipelining`, regions are one pipeline each. `ends` is the time for handing tuples over at the ends of the
-    chain, where it is part of a graph.
+    chain, where it is part of a graph. Solvers for the same chain may share `ahead`.
     """
 
     def __init__(
@@ -138,6 +62,7 @@ class Cheapest:
         width: float = math.inf,
         pipelining: bool = True,
         ends: tuple[float, float] = (0.0, 0.0),
+        ahead: Ahead | None = None,
     ) -> None:
         self.chain = chain
         self.width = width
@@ -148,46 +73,68 @@ class Cheapest:
         self.hop[0], self.hop[-1] = ends
         self.steps = sorted(set(self.hop))
         self.hop_ahead = [*_from_the_right(self.hop[1:], max), 0.0]  # the most δ at a cut after this one
-        self.extent = _extents(chain.ops)
+        self.reaching = [done + hop for done, hop in zip(chain.work, self.hop, strict=True)]  # what a cut must reach
         self.bound_ahead = _bounds_ahead(chain.ops)
         # The dearest way to go on after a cut: cut everywhere, with as many replicas as there can be.
         dearest = [
             2 * hop + arrivals * self.options[-1][1] for hop, arrivals in zip(self.hop, chain.arrivals, strict=True)
         ]
-        margin = 1e-9 * math.fsum(dearest)  # sums come out a little differently in another order
+        self.dearest = math.fsum(dearest)
+        margin = 1e-9 * self.dearest  # sums come out a little differently in another order
         self.cost_ahead = [total + margin for total in _from_the_right(dearest[1:], float.__add__)] + [0.0]
 
         self.afford = self.cost_ahead
+        self.ahead = ahead
+        self.extent = extents(chain.ops) if ahead is None else ahead.extent
+        # What `ahead` knows; without it, nothing is known to be paid.
+        self.rounding = 0.0 if ahead is None else ahead.rounding
+        self.new = [0.0] * (len(chain) + 1)
+        self.end_hop = [dict.fromkeys({len(chain), *self.extent}, 0.0)] * len(chain) if ahead is None else ahead.end_hop
+        self.after: dict[Option, dict[int, list[float]]] = {}
 
-    def find(self, limit: float, budget: float, *, least: bool = False) -> Config | None:
+    def find(
+        self, limit: float, budget: float, *, least: bool = False, tails: Mapping[int, Tail] | None = None
+    ) -> Config | None:
         """A configuration whose every region keeps `limit`, with an overhead up to `budget`; None if there is none.
 
-        With `least`, the one with the least overhead of all.
+        With `least`, the one with the least overhead of all. `tails` are known ways to go on after a cut that keep the
+        limit; the search is over as soon as one of them can be afforded.
         """
         self.afford = [math.inf] * len(self.cost_ahead) if least else self.cost_ahead
+        if self.ahead is not None:
+            if self.ahead.least(limit) > budget:
+                return None
+            self.new = self.ahead.new
+            self.after = {option: self.ahead.by_stop(option.least) for option, _ in self.options}
         lists: dict[Option, list[Label]] = {}
         self._begin(lists, 0, limit, budget, None)
         for cut in range(1, len(self.chain)):
             ends = self._extend(lists, cut, budget)
             if ends.last() is not None:
+                tail = tails.get(cut) if tails else None
+                if tail is not None:
+                    best = ends.before(Option(tail.regions[0].replicas, tail.regions[0].replicas))
+                    if best is not None and best.cost + tail.cost <= budget:
+                        return Config((*config_of(best).regions, *tail.regions))
                 self._begin(lists, cut, limit, budget, ends)
             elif not any(lists.values()):
                 return None
         last = self._extend(lists, len(self.chain), budget).last()
-        return None if last is None else _config(last)
+        return None if last is None else config_of(last)
 
     def _begin(
-        self, lists: dict[Option, list[Label]], cut: int, limit: float, budget: float, ends: _Ends | None
+        self, lists: dict[Option, list[Label]], cut: int, limit: float, budget: float, ends: Ends | None
     ) -> None:
         """Start a region at `cut` with each number of replicas that makes sense."""
         op, start, needed = self.chain.ops[cut], self.work[cut], self.work[cut + 1]
         arrivals, hop, hop_ahead = self.chain.arrivals[cut], self.hop[cut], self.hop_ahead[cut]
-        whole = self.work[self.extent[cut]]
+        extent = self.extent[cut]
+        whole = self.work[extent]
         key = joined_key(None, op)
         barred = ends.barred if ends is not None else None
         usual = ends.before(Option(2, 3)) if ends is not None else None  # for more than one replica, if not barred
         best: list[tuple[float, float]] = []  # reach and cost of the two that reach farthest
-        for option, log_cost in self.options:
+        for option, log_cost in self._options(cut):
             least, most = option
             if most > 1 and (key == _NOTHING or (len(best) == 2 and best[1][0] == math.inf)):
                 break
@@ -208,6 +155,10 @@ class Cheapest:
                 cost += after.cost
             if cost > budget:
                 continue
+            stop = extent if most > 1 else len(self.chain)
+            until = self._until(option, cut, stop, reach, factor, budget - cost)
+            if until <= cut:
+                continue
             cost = max(cost, budget - self.afford[cut])
             if most > 1:
                 if len(best) == 2 and reach <= best[1][0] and cost >= best[0][1] and cost >= best[1][1]:
@@ -215,10 +166,24 @@ class Cheapest:
                 enough = reach >= whole + (1 + factor) * hop_ahead
                 best = sorted([*best, (math.inf if enough else reach, cost)], reverse=True)[:2]
             bounded = self.bound_ahead[cut] < most
-            label = Label(
-                cost, reach, room, room if bounded else hop_ahead, factor, key if most > 1 else None, cut, None, after
-            )
-            _insert(lists.setdefault(option, []), label, bounded)
+            spare = room if bounded else hop_ahead
+            label = Label(cost, reach, room, spare, factor, key if most > 1 else None, cut, None, after, stop, until)
+            insert(lists.setdefault(option, []), label, bounded)
+
+    def _options(self, cut: int) -> list[tuple[Option, float]]:
+        """Numbers of replicas to try for regions that begin at `cut`, each with cp·log2 of it."""
+        return self.options
+
+    def _until(self, option: Option, cut: int, stop: int, reach: float, factor: float, left: float) -> int:
+        """The last cut, within `reach` and up to `stop`, from which on `left` may be enough; `cut` if there is none."""
+        if self.ahead is None:
+            return stop
+        after, reaching, left = self.after[option][stop], self.reaching, left + self.ahead.rounding
+        at = bisect_right(self.work, reach - factor * self.ahead.end_hop[cut][stop]) - 1
+        at = min(at, stop)
+        while at > cut and (after[at] > left or reaching[at] > reach):
+            at -= 1
+        return at
 
     def _narrow(self, labels: list[Label], bounded: bool) -> None:
         """Drop the label that gains least over a cheaper one, until there are not too many."""
@@ -227,7 +192,7 @@ class Cheapest:
             least = min(range(1, len(labels)), key=lambda i: labels[i].reach - labels[i - 1].reach)
             del labels[least]
 
-    def _extend(self, lists: dict[Option, list[Label]], cut: int, budget: float) -> _Ends:
+    def _extend(self, lists: dict[Option, list[Label]], cut: int, budget: float) -> Ends:
         """Take the operator before `cut` into every open pipeline; then cut there, or end the region there."""
         op = self.chain.ops[cut - 1]
         following = self.chain.ops[cut] if cut < len(self.chain) else None
@@ -235,7 +200,9 @@ class Cheapest:
         cutting = 2 * hop if following is not None else 0.0
         beyond = self.work[cut + 1] if following is not None else math.inf  # to be reached by what goes on
         least_cost = budget - self.afford[cut]
-        ends = _Ends()
+        most_cost = min(budget, budget + self.rounding - self.new[cut])  # for a region to end here
+        ends = Ends()
+        end_hop = self.end_hop[cut] if following is not None else {}
         for option, labels in lists.items():
             if not labels:
                 continue
@@ -246,27 +213,35 @@ class Cheapest:
             kept: list[Label] = []
             fresh: list[Label] = []
             for label in labels:
-                cost, reach, room, spare, factor, key, at, before, after = label
-                if reach >= beyond:
+                cost, reach, room, spare, factor, key, at, before, after, stop, until = label
+                if reach >= beyond and until > cut:
                     if cost < least_cost or spare > most_spare:
                         cost_now, spare_now = max(cost, least_cost), min(spare, most_spare)
-                        kept.append(Label(cost_now, reach, room, spare_now, factor, key, at, before, after))
+                        kept.append(
+                            Label(cost_now, reach, room, spare_now, factor, key, at, before, after, stop, until)
+                        )
                     else:
                         kept.append(label)
                 cost += cutting
                 if cost > budget:
                     continue
-                if hop <= spare and here + factor * hop <= reach:
+                if hop <= spare and here + factor * hop <= reach and cost <= most_cost:
                     closed = most > 1 and following is not None and joined_key(key, following) == _NOTHING
                     ends.add(End(cost, option, cut, label), closed)
                 next_reach = here - hop + factor * room
-                if self.pipelining and here + hop <= reach and next_reach >= beyond:
-                    spare = min(spare, (reach - here - hop) / factor, most_spare)
+                if (
+                    self.pipelining
+                    and here + hop <= reach
+                    and next_reach >= beyond
+                    and (spare := min(spare, (reach - here - hop) / factor, most_spare)) >= end_hop[stop]
+                    and (until := self._until(option, cut, stop, next_reach, factor, budget - cost)) > cut
+                ):
                     if not bounded:
                         spare = steps[bisect_right(steps, spare) - 1]
-                    fresh.append(Label(max(cost, least_cost), next_reach, room, spare, factor, key, cut, label, after))
+                    cost = max(cost, least_cost)
+                    fresh.append(Label(cost, next_reach, room, spare, factor, key, cut, label, after, stop, until))
             for label in fresh:
-                _insert(kept, label, bounded)
+                insert(kept, label, bounded)
             if len(kept) > self.width:
                 self._narrow(kept, bounded)
             lists[option] = kept
@@ -283,19 +258,7 @@ class Relaxed(Cheapest):
             if not pairs:
                 return
             least = min(pairs, key=lambda i: labels[i].reach - labels[i - 1].reach)
-            labels[least - 1 : least + 1] = [_best_of(labels[least - 1], labels[least], bounded)]
-
-
-def _best_of(one: Label, two: Label, bounded: bool) -> Label:
-    """A label that is at least as good as both."""
-    cost, room, factor = min(one.cost, two.cost), max(one.room, two.room), max(one.factor, two.factor)
-    if bounded:  # as good with any factor
-        reach = max(one.reach - one.factor * one.room, two.reach - two.factor * two.room) + factor * room
-        slowest = min(one.factor * (one.room - one.spare), two.factor * (two.room - two.spare))
-        spare = room - slowest / factor
-    else:
-        reach, spare = max(one.reach, two.reach), max(one.spare, two.spare)
-    return one._replace(cost=cost, reach=reach, room=room, spare=spare, factor=factor)
+            labels[least - 1 : least + 1] = [best_of(labels[least - 1], labels[least], bounded)]
 
 
 def _joined(labels: list[Label], option: Option, op: Op, here: float) -> list[Label]:
@@ -320,60 +283,8 @@ def _bounded(label: Label, bound: float) -> Label:
     return label._replace(reach=reach, spare=spare, factor=bound)
 
 
-def _insert(labels: list[Label], new: Label, bounded: bool) -> None:
-    """Add `new` unless another label beats it; drop those it beats."""
-    beats = _beats_bounded if bounded else _beats
-    beaten = False
-    for old in labels:
-        if beats(old, new):
-            return
-        beaten = beaten or beats(new, old)
-    if beaten:
-        labels[:] = [old for old in labels if not beats(new, old)]
-    labels.append(new)
-
-
-def _beats(one: Label, two: Label) -> bool:
-    """`one` is at least as good as `two`, whatever comes; no bound will lower the factor of either."""
-    return (
-        one.cost <= two.cost
-        and one.reach >= two.reach
-        and one.room >= two.room
-        and one.spare >= two.spare
-        and one.key == two.key
-    )
-
-
-def _beats_bounded(one: Label, two: Label) -> bool:
-    """`one` is at least as good as `two`, whatever comes, even if bounds lower both factors to any number."""
-    return (
-        one.cost <= two.cost
-        and one.factor >= two.factor
-        and one.reach - one.factor * one.room >= two.reach - two.factor * two.room
-        and one.room >= two.room
-        and one.factor * (one.room - one.spare) <= two.factor * (two.room - two.spare)
-        and one.key == two.key
-    )
-
-
 def _from_the_right(values: Sequence[float], combine: Any) -> list[float]:
     return list(accumulate(reversed(values), combine))[::-1]
-
-
-def _extents(ops: Sequence[Op]) -> list[int]:
-    """For each operator: where the longest replicated region that starts with it ends."""
-    extents = [0] * len(ops)
-    for start in reversed(range(len(ops))):
-        op = ops[start]
-        after = ops[start + 1] if start + 1 < len(ops) else None
-        if after is not None and (op.kind == "stateless" or (op.kind, op.key) == (after.kind, after.key)):
-            extents[start] = max(start + 1, extents[start + 1])
-            continue
-        key, stop = joined_key(None, op), start
-        while key != _NOTHING and (stop := stop + 1) < len(ops):
-            key = joined_key(key, ops[stop])
-        extents[start] = stop
-    return extents
 
 
 def _bounds_ahead(ops: Sequence[Op]) -> list[float]:
@@ -382,18 +293,3 @@ def _bounds_ahead(ops: Sequence[Op]) -> list[float]:
     for index in reversed(range(len(ops))):
         ahead[index] = math.inf if ops[index].kind == "stateful" else min(ops[index].bound, ahead[index + 1])
     return ahead
-
-
-def _config(last: End) -> Config:
-    """The configuration that ends with `last`."""
-    regions = []
-    end: End | None = last
-    while end is not None:
-        cuts = [end.at]
-        label: Label | None = end.label
-        while label is not None:
-            cuts.append(label.at)
-            label = label.before
-        regions.append(Region(end.option.most, tuple(pairwise(reversed(cuts)))))
-        end = end.label.after
-    return Config(tuple(reversed(regions)))

@@ -12,6 +12,11 @@ configuration strictly below it, that configuration is the optimum. (Strictly me
 sums of floating-point numbers are not better than that.) Each "yes" lowers the best time to that of another
 configuration, so this ends, whatever the intervals.
 
+Most questions are put to a search among some numbers of replicas, which may overlook a configuration, until the best
+time is nearly known. Only then all numbers are looked at, and what holds the best configuration back decides how: if
+its slowest region does, the least M of all is sought first, whatever the work (`Feasible`), as it is a lower bound; if
+the cores do, the least W among those with an M below the best time is. Either often is the optimum already.
+
 Numbers of replicas go up to that of the cores, unless the user says otherwise. Some limit is needed: with cp = 0 more
 replicas may always do a little better.
 
@@ -26,22 +31,30 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.optimizer.cheapest import Cheapest, Option, Relaxed
+from penstock.optimizer.ahead import Ahead
+from penstock.optimizer.cheapest import Cheapest, Relaxed
+from penstock.optimizer.feasible import Feasible
+from penstock.optimizer.labels import Option, Tail
 from penstock.optimizer.model import (
     Chain,
     Config,
+    Evaluation,
     Op,
     Region,
     check_chain,
     check_machine,
     evaluate_chain,
     region_key,
+    region_time,
 )
 from penstock.optimizer.tidy import fewer_threads
 
 _LEAST = 1e-12  # relative difference below which two times are the same
 _EXACT = 8_192  # operators times replicas up to which the search goes to the end, unless told otherwise
 _GAP = 0.01
+_BUSY = 0.85  # part of the cores in use from which on costs matter
+_NEAR, _CLOSE = 0.01, 1e-3  # how closely the first search closes in; where costs matter, more closely
+_NARROW = 2  # labels per list of the first search
 _PARTS, _WIDTH = 3, 4  # how coarse the first search is: ranges of replicas per doubling, labels per list
 
 
@@ -108,43 +121,77 @@ def optimal_with_bound(
 
 
 class _Search:
-    """Closes in on the best time: `low` is proved, `high` is reached by `config`."""
+    """Closes in on the best time: `low` is proved, `high` is reached by `config`.
+
+    `work` is the work of that configuration per tuple of the source and `slowest` the time of its slowest region.
+    """
 
     def __init__(self, chain: Chain, cores: int, delta: float, cp: float, most: int, pipelining: bool) -> None:
         self.chain, self.cores, self.delta, self.cp, self.most = chain, cores, delta, cp, most
         self.pipelining = pipelining
         self.config = Config((Region(1, ((0, len(chain)),)),))
-        self.high = self._time(self.config)
+        self.high = self.slowest = self._time(self.config)
+        self.work = self.high
         self.low = min(self.high, max(chain.work[-1] / cores, slowest_operator(chain, cp, most)))
 
-    def _solver(self, options: list[Option], width: float = math.inf) -> Cheapest:
-        return Cheapest(self.chain, self.delta, self.cp, options, width=width, pipelining=self.pipelining)
+    def _solver(self, options: list[Option], width: float, ahead: Ahead | None = None) -> Cheapest:
+        return Cheapest(self.chain, self.delta, self.cp, options, width=width, pipelining=self.pipelining, ahead=ahead)
+
+    def _evaluate(self, config: Config) -> Evaluation:
+        return evaluate_chain(self.chain, config, self.cores, self.delta, self.cp)
 
     def _time(self, config: Config) -> float:
-        return 1 / evaluate_chain(self.chain, config, self.cores, self.delta, self.cp).throughput
+        return 1 / self._evaluate(config).throughput
 
     def _below(self, solver: Cheapest, time: float) -> Config | None:
         """A configuration that takes `time` at most, if there is one."""
-        return solver.find(time, self.cores * time - self.chain.work[-1])
+        return solver.find(time, self.cores * time - self.chain.work[-1], tails=self._tails(self.config, time))
+
+    def _tails(self, config: Config, time: float) -> dict[int, Tail]:
+        """The ends of a configuration, as long as their regions take `time` at most, by where they start."""
+        arrivals, delta, regions = self.chain.arrivals, self.delta, config.regions
+        found: dict[int, Tail] = {}
+        cost = 0.0
+        for number in reversed(range(1, len(regions))):
+            region = regions[number]
+            if region_time(self.chain, region, delta, self.cp) > time:
+                break
+            cost += arrivals[region.start] * self.cp * math.log2(region.replicas)
+            cost += math.fsum(2 * delta * arrivals[start] for start, _ in region.pipelines[1:])
+            found[region.start] = Tail(cost, regions[number:])
+            cost += 2 * delta * arrivals[region.start]
+        return found
 
     def _try(self, solver: Cheapest, time: float) -> bool:
         """Ask for a configuration that takes `time` at most, which is less than the best known, and keep it."""
         config = self._below(solver, time)
-        if config is None or (reached := self._time(config)) >= self.high:  # the same, but for rounding
+        return config is not None and self._better(config)
+
+    def _better(self, config: Config) -> bool:
+        """Keep `config` if it takes less time than the best known, by more than rounding."""
+        result = self._evaluate(config)
+        if 1 / result.throughput >= self.high:
             return False
-        self.config, self.high = config, reached
+        self.config, self.high = config, 1 / result.throughput
+        self.work, self.slowest = result.utilization / result.unbounded, 1 / result.unbounded
         return True
 
-    def _close_in(self, solver: Cheapest, low: float, gap: float, step: float = 0.01) -> float:
-        """Halve the interval above `low`, until it is as small as `gap` or shown to be empty; gives the new low.
+    def _close_in(self, blind: Cheapest, low: float, gap: float, guided: Cheapest | None = None) -> None:
+        """Halve the interval above `low`, until it is as small as `gap` or shown to be empty.
 
-        A `step` below 1 starts near the lower bound, which is often close, with growing steps.
+        Steps grow at first, as the lower bound is often close. Where the cores hold the best back, or nearly so, costs
+        matter and a solver that looks ahead is quicker.
         """
-        patience, refused = 1, int(step >= 1)
-        while self.high > low * (1 + max(gap, _LEAST)):
+        step, patience, refused = 0.01, 1, 0
+        while True:
+            solver = blind
+            if guided is not None and self.work > _BUSY * self.cores * self.high:
+                solver, gap = guided, _CLOSE
+            if self.high <= low * (1 + max(gap, _LEAST)):
+                return
             if refused >= patience:  # high has stood for some time: is it the best?
                 if not self._try(solver, self.high * (1 - _LEAST)):
-                    return self.high
+                    return
                 patience, refused = patience * 2, 0
                 continue
             time = (low + self.high) / 2
@@ -155,25 +202,63 @@ class _Search:
             else:
                 refused += step >= 1
                 low, step = time, step * 3
+
+    def _descend(self, ahead: Ahead) -> float:
+        """Like `_close_in`, for a time known to be close to the best, and with all numbers of replicas."""
+        options = [Option(r, r) for r in range(1, self.most + 1)]
+        solver = Cheapest(self.chain, self.delta, self.cp, options, pipelining=self.pipelining, ahead=ahead)
+        feasible = Feasible(self.chain, self.delta, self.cp, self.most, self.pipelining, ahead)
+        step, low, sought = _LEAST, self.low, False
+        while self.high > low * (1 + _LEAST):
+            # Nothing that takes less time has less work than the least within this limit.
+            low = max(low, (self.chain.work[-1] + ahead.least(self.high)) / self.cores * (1 - _LEAST))
+            if self.slowest < self.high and self.high < low * (1 + _CLOSE / 2):
+                # The cores hold it back, so the least work of all is what is wanted, and bounds the time as well.
+                limit = self.high * (1 - _LEAST)
+                config = solver.find(limit, self.cores * limit - self.chain.work[-1], least=True)
+                if config is None or not self._better(config):
+                    return self.high
+                low = max(low, self.work / self.cores * (1 - _LEAST))
+                continue
+            if not sought and self.slowest >= self.high:
+                sought = True
+                low = max(low, self._least_slowest(feasible, low))
+                if self.high > low * (1 + _LEAST) and not self._try(solver, low * (1 + _LEAST)):
+                    low = low * (1 + _LEAST)
+                continue
+            time = (low + self.high) / 2
+            if self.slowest >= self.high:
+                time = max(time, self.high * (1 - step))
+            if self._try(solver, time):
+                step = max(step * 10, 1e-4)
+            elif time >= self.high * (1 - _LEAST):
+                return self.high
+            else:
+                low, step = time, _LEAST
         return low
 
-    def _descend(self, solver: Cheapest) -> float:
-        """Like `_close_in`, for a time known to be close to the best."""
-        step, low = _LEAST, self.low
-        while self.high > low * (1 + _LEAST):
-            time = max(self.high * (1 - step), (low + self.high) / 2)
-            if not self._try(solver, time):
-                return self.high if step == _LEAST else self._close_in(solver, time, 0.0, step=1.0)
-            step = max(step * 10, 1e-4)
+    def _least_slowest(self, feasible: Feasible, low: float) -> float:
+        """The least time of the slowest region, whatever the work, if it is above `low`; at most the best time."""
+        config, high, step = self.config, self.high, _LEAST
+        while high > low * (1 + _LEAST):
+            time = max(high * (1 - step), (low + high) / 2)
+            found = feasible.keeping(time, self._tails(config, time))
+            slowest = math.inf if found is None else 1 / self._evaluate(found).unbounded
+            if found is not None and slowest < high:
+                config, high, step = found, slowest, max(step * 10, 1e-4)
+                self._better(found)
+            elif step == _LEAST:
+                return high
+            else:
+                low, step = time, _LEAST
         return low
 
     def to_the_end(self) -> None:
         """Find the optimum: first with some numbers of replicas, then see whether others do better."""
         some = [Option(r.most, r.most) for r in _ranges(self.most, _PARTS)]
-        if len(some) < self.most:
-            self._close_in(self._solver(some, _WIDTH), self.low, 1e-3)
-        options = [Option(r, r) for r in range(1, self.most + 1)]
-        self.low = self._descend(self._solver(options))
+        ahead = Ahead.of(self.chain, self.delta, self.cp, self.most, self.pipelining)
+        self._close_in(self._solver(some, _NARROW), self.low, _NEAR, self._solver(some, _NARROW, ahead))
+        self.low = self._descend(ahead)
 
     def to_the_gap(self, gap: float) -> None:
         """Find a configuration proved to be within `gap` of the optimum."""

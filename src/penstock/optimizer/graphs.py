@@ -22,8 +22,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.graph.operator import Kind
-from penstock.optimizer.cheapest import Cheapest, Option
+from penstock.optimizer.cheapest import Cheapest
 from penstock.optimizer.exact import optimal, slowest_operator
+from penstock.optimizer.labels import Option
 from penstock.optimizer.model import Chain, Config, Op, Region, check_machine, evaluate_chain, joined_key
 
 _LEAST = 1e-12

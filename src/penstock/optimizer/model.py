@@ -174,26 +174,39 @@ def evaluate_chain(
 
     `ends` is the time for handing tuples over before and after the chain, where it is part of a graph.
     """
-    arrivals = chain.arrivals
-    last = len(config.regions) - 1
     slowest, bottleneck, work = -1.0, 0, 0.0
     for i, region in enumerate(config.regions):
-        times = pipeline_times(chain, region, delta)
-        start, stop = region.start, region.stop
-        # eq 10: tuples change threads before each region but the first, and after each but the last
-        switching = delta * arrivals[start] if i > 0 else ends[0]
-        switching += delta * arrivals[stop] if i < last else ends[1]
-        splitting = arrivals[start] * cp * math.log2(region.replicas)
-        # eqs 3, 6: the slowest pipeline rules; eq 8: replicas share the work; eq 9: switching comes on top
-        time = switching + splitting + max(times) / scalability(chain.ops[start:stop], region.replicas)
+        time, amount = _region_costs(chain, region, delta, cp, ends)
         if time > slowest:  # eqs 11, 12: the slowest region rules
             slowest, bottleneck = time, i
-        work += switching + splitting + sum(times)  # eq 14 without the factor R, over all regions and pipelines
+        work += amount  # eq 14 without the factor R, over all regions and pipelines
     if slowest <= 0:
         return Evaluation(math.inf, math.inf, 0.0, config.threads, bottleneck)
     unbounded = 1 / slowest
     throughput = min(unbounded, cores / work)  # eq 13, where U > C: R · C / U = C / work
     return Evaluation(throughput, unbounded, unbounded * work, config.threads, bottleneck)
+
+
+def region_time(chain: Chain, region: Region, delta: float, cp: float) -> float:
+    """Time of a region of `chain` per tuple of the source, as part of the whole (eq 9)."""
+    return _region_costs(chain, region, delta, cp, (0.0, 0.0))[0]
+
+
+def _region_costs(
+    chain: Chain, region: Region, delta: float, cp: float, ends: tuple[float, float]
+) -> tuple[float, float]:
+    """Time and work of a region per tuple of the source; tuples change threads at the ends of the chain too, at a price
+    of `ends`."""
+    arrivals = chain.arrivals
+    times = pipeline_times(chain, region, delta)
+    start, stop = region.start, region.stop
+    # eq 10: tuples change threads before each region but the first, and after each but the last
+    switching = delta * arrivals[start] if start > 0 else ends[0]
+    switching += delta * arrivals[stop] if stop < len(chain) else ends[1]
+    splitting = arrivals[start] * cp * math.log2(region.replicas)
+    # eqs 3, 6: the slowest pipeline rules; eq 8: replicas share the work; eq 9: switching comes on top
+    time = switching + splitting + max(times) / scalability(chain.ops[start:stop], region.replicas)
+    return time, switching + splitting + sum(times)
 
 
 def pipeline_times(chain: Chain, region: Region, delta: float) -> list[float]:

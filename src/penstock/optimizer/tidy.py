@@ -40,13 +40,13 @@ def fewer_threads(
     at = 0
     while at < len(config.regions):
         for regions in _steps(chain, config, at, 1 / goal, delta, cp):
+            if sum(region.threads for region in regions) >= config.threads:
+                continue
             trials -= 1
             other = normalize(chain.ops, regions)
-            if (
-                other.threads < config.threads
-                and (pipelining or all(len(region.pipelines) == 1 for region in other.regions))
-                and evaluate_chain(chain, other, cores, delta, cp).throughput >= goal
-            ):
+            if (pipelining or all(len(region.pipelines) == 1 for region in other.regions)) and evaluate_chain(
+                chain, other, cores, delta, cp
+            ).throughput >= goal:
                 config = other
                 at = max(0, at - 2)  # what was no gain before may be one now
                 break
