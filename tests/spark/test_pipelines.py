@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import random
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
@@ -16,9 +17,13 @@ from penstock.compiler.stage_plan import SparkPlan
 from penstock.errors import OperatorError
 from penstock.graph.graph import Graph
 from penstock.platforms.spark import planning
+from penstock.platforms.spark.program import make_program
+from penstock.platforms.spark.stage_runner import StageRunner
+from penstock.platforms.spark.state import ChannelState
 from tests.interpreter import Interpreter
 from tests.random_graphs import build, check
 from tests.spark.in_memory import Cluster, Failed
+from tests.spark.test_wire_and_state import Memory
 
 
 def in_pipelines(graph: Graph, rng: random.Random | None = None, cores: int = 3) -> SparkPlan:
@@ -42,6 +47,16 @@ def _threads(plan: SparkPlan) -> int:
     return sum(group.threads for group in plan.layout.groups if group.width == 1)
 
 
+@pytest.fixture
+def _restless() -> Iterator[None]:
+    """Threads take turns as often as they can."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+@pytest.mark.usefixtures("_restless")
 @pytest.mark.parametrize("block", range(6))
 def test_random_programs_in_random_pipelines_deliver_what_the_interpreter_delivers(block: int) -> None:
     piped = 0
@@ -111,6 +126,20 @@ def test_every_operator_in_a_thread_of_its_own(name: str) -> None:
     assert together.delivered == alone.delivered
     assert alone.delivered["out"]
     assert threading.active_count() == before
+
+
+def test_operators_are_locked_where_threads_meet_and_nowhere_else() -> None:
+    flow = pn.Flow("meeting")
+    start = flow.source([1]).scan(_count, init=0, name="start")
+    batch = start.map_batch(list, name="batch")
+    batch.pair(start.scan(_count, init=0, name="other"), name="pair").scan(_count, init=0, name="end").collect()
+    graph = flow.graph()
+    program = make_program(in_pipelines(graph, cores=2), "locks")
+    runner = StageRunner(program, 1, 0, state=ChannelState(Memory()))
+    runner.close()
+    locked = {graph.nodes[root].name for root, segment in runner.segments.items() if segment.lock is not None}
+    assert locked == {"pair"}
+    assert set(runner.segments) == {graph.node(name).index for name in ("start", "batch", "other", "pair", "end")}
 
 
 @pytest.mark.parametrize("at", ["first", "second", "last"])

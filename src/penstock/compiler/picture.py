@@ -6,7 +6,7 @@ free. A dashed frame is a thread, a coloured one a region in several copies, the
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -43,8 +43,12 @@ class _Place:
     y: float
 
 
-def picture(graph: Graph, physical: Physical | None = None, summary: str | None = None) -> str:
+def picture(
+    graph: Graph, physical: Physical | None = None, summary: str | None = None, labels: Sequence[str] = ()
+) -> str:
     """`graph` as SVG text, with the layout, costs and rates of `physical` where they are known, under a `summary`.
+
+    Regions in several copies have a frame; with `labels`, all of them, and these words on it.
 
     >>> import penstock as pn
     >>> flow = pn.Flow("demo")
@@ -68,7 +72,7 @@ def picture(graph: Graph, physical: Physical | None = None, summary: str | None 
     ]
     if physical is not None:
         parts.append(_text(16, 42, _summary(graph, physical) if summary is None else summary, "small"))
-        parts += _frames(physical, places)
+        parts += _frames(physical, places, labels)
     parts += _streams(graph, places)
     for node in graph:
         parts += _box(node, places[node.index], physical)
@@ -100,17 +104,18 @@ def _places(graph: Graph) -> dict[int, _Place]:
     return {index: _Place(_LEFT + _ACROSS * column[index], _TOP + _DOWN * row[index]) for index in column}
 
 
-def _frames(physical: Physical, places: dict[int, _Place]) -> Iterator[str]:
+def _frames(physical: Physical, places: dict[int, _Place], labels: Sequence[str]) -> Iterator[str]:
     for number, group in enumerate(physical.groups):
         slowest = physical.expected is not None and physical.expected.bottleneck == number
         limits = physical.expected is not None and physical.expected.limit in ("region", "stage")
         slow = " slow" if slowest and limits else ""
-        if group.width > 1:
+        framed = group.width > 1 or bool(labels)
+        if framed:
             yield _frame(group.nodes, places, 18, "region" + slow)
             corner = min((places[node] for node in group.nodes), key=lambda place: (place.y, place.x))
-            yield _text(corner.x - 14, corner.y - 22, copies(group), "label")
+            yield _text(corner.x - 14, corner.y - 22, labels[number] if labels else copies(group), "label")
         for line in group.pipelines:
-            yield _frame(line, places, 9, "thread" + ("" if group.width > 1 else slow))
+            yield _frame(line, places, 9, "thread" + ("" if framed else slow))
 
 
 def _frame(nodes: Iterable[int], places: dict[int, _Place], room: float, style: str) -> str:

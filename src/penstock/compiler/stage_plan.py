@@ -70,7 +70,15 @@ class SparkPlan(Plan):
         parts = [_count(len(self.layout.groups) - 1, "stage"), _count(self.channels, "channel")]
         if expected is not None:
             parts = [f"{rate(expected.throughput)} expected", *parts, _held_back(self.layout, expected)]
-        return picture(self.program, self.layout, ", ".join(parts))
+        labels = [self._label(level, group) for level, group in enumerate(self.layout.groups)]
+        return picture(self.program, self.layout, ", ".join(parts), labels)
+
+    def _label(self, level: int, group: Group) -> str:
+        if level > self.stages.levels:
+            return "driver"
+        threads = f", {len(group.pipelines)} threads" if len(group.pipelines) > 1 else ""
+        by = f" by {group.key}" if group.key else ""
+        return f"stage {level}: {_count(group.width, 'channel')}{by}{threads}"
 
     def _title(self, level: int, group: Group) -> str:
         if level > self.stages.levels:

@@ -37,7 +37,7 @@ from penstock.runtime.segment import Entry, Segment
 from penstock.runtime.turn import Turn
 from penstock.runtime.worker import DedicatedThread
 
-_TASK = "task"  # the thread that feeds
+_TASK = "task"  # the thread that feeds; no port is called so
 
 
 class Pipelines:
@@ -49,7 +49,7 @@ class Pipelines:
         self.graph = graph
         rank = {index: place for place, index in enumerate(graph.topological)}
         self.ports: Mapping[Target, Port] = {
-            target: Port(target, graph.nodes[target.node].name)
+            target: Port(target, f"{graph.nodes[target.node].name}[{target.port}]")
             for target in sorted(targets, key=lambda target: (rank[target.node], target.port))
         }
         self._abandoned = False
