@@ -278,13 +278,20 @@ def test_a_thread_is_suspended_during_a_drain(step: str) -> None:
     flow = pn.Flow("suspended")
     out = flow.source(range(200)).map(lambda n: n, name="first").map(lambda n: n, name="second").collect()
     holds = Holds()
-    pe = held_pe(flow, holds, threads=2)
-    is_last_worker = lambda: threading.current_thread().name.endswith("worker 2")  # noqa: E731
-    with holds.hold("second", step, when=is_last_worker) as hold:
+    pe = held_pe(flow, holds, threads=2, capacity=1000)  # never full: only workers run ports
+    held: list[threading.Thread] = []
+
+    def note() -> bool:
+        held.append(threading.current_thread())
+        return True
+
+    with holds.hold("second", step, when=note) as hold:
         pe.start()
-        if hold.reached.wait(2):  # else the first worker did all of the work
-            pe.scheduler.set_threads(1)
-            assert pe.scheduler.workers[1].suspended
+        assert hold.reached.wait(LONG)
+        workers = pe.scheduler.workers
+        workers.sort(key=lambda worker: worker.thread is held[0])  # the last ones are suspended
+        pe.scheduler.set_threads(1)
+        assert [worker.suspended for worker in workers] == [False, True]
         hold.let_go()
     assert pe.wait(LONG)
     assert out == list(range(200))

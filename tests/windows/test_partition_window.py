@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from penstock.clock import ManualClock
 from penstock.windows.engine import PartitionWindow
 from penstock.windows.policies import session, sliding, tumbling
+from penstock.windows.times import Grid
 from tests.windows import oracles
 
 
@@ -202,6 +203,16 @@ def test_every_float_lies_within_the_bounds_of_each_of_its_windows(time, step, s
     assert all(f.start <= time < f.end for f in fired)
     if spans >= 1:
         assert fired
+
+
+@pytest.mark.parametrize("time", [9157.0, -9157.3, 1e6, 123456.789])
+def test_panes_much_smaller_than_floats_are_apart_are_not_walked_one_by_one(time, monkeypatch):
+    looks, bound = [], Grid.bound
+    monkeypatch.setattr(Grid, "bound", lambda grid, pane: looks.append(pane) or bound(grid, pane))
+    window = PartitionWindow(sliding(time=0.1 * 3, every=0.1, on=value))  # 0.1 * 3 is a little more than 0.3
+    window.insert(time)
+    assert all(f.start <= time < f.end for f in window.finish())
+    assert len(looks) < 500
 
 
 @given(st.floats(0, 100), st.sampled_from([0.1, 0.3, 0.7]))
