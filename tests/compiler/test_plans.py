@@ -142,6 +142,19 @@ def test_a_plan_without_a_profile_runs_too(model: str) -> None:
     assert job.plan.ports == plan.ports  # type: ignore[attr-defined]
 
 
+def test_a_run_plans_by_the_profile_it_is_given() -> None:
+    flow = pn.Flow("batches")
+    out = (
+        flow.source(range(3000), name="in").map_batch(lambda ns: [n * n for n in ns], name="batch").collect(name="out")
+    )
+    costs = {"in": 1e-7, "batch": 5e-5, "out": 1e-7}
+    profile = Profile("batches", {name: OperatorProfile(cost, 1.0, 9) for name, cost in costs.items()})
+    job = pn.run(flow, on="local", profile=profile)
+    assert isinstance(job.plan, pn.Plan)
+    assert job.plan.physical is not None
+    assert out == [n * n for n in range(3000)]
+
+
 def test_plans_of_other_programs_are_refused() -> None:
     one, other = pn.Flow("one"), pn.Flow("other")
     one.source([1]).map(abs, name="a").collect()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import random
 import signal
 import threading
 from collections import Counter
@@ -17,6 +18,7 @@ import penstock as pn
 from penstock.platforms.spark.run import SparkRun
 from tests.interpreter import Interpreter
 from tests.random_graphs import build, check
+from tests.spark.test_pipelines import in_pipelines
 
 pytestmark = pytest.mark.usefixtures("spark_session")
 
@@ -89,7 +91,8 @@ def test_joins_and_enrichment_meet_across_sources() -> None:
 @given(st.data(), st.lists(st.integers(0, 500), min_size=1, max_size=2), st.integers(1, 8))
 def test_random_graphs_deliver_what_the_interpreter_delivers(data: st.DataObject, sizes: list[int], steps: int) -> None:
     flow, sinks = build(lambda count: data.draw(st.integers(0, count - 1)), sizes, steps)
-    pn.run(flow, on="spark")
+    seed = data.draw(st.integers(0, 1000))  # of channels and pipelines, which must not be seen
+    pn.run(flow, on="spark", plan=in_pipelines(flow.graph(), random.Random(seed), cores=2) if seed else None)
     check(sinks, Interpreter(flow.graph()).run())
 
 

@@ -182,10 +182,11 @@ class _Planner:
         return trimmed(self.graph, best_of([(rating(layout), layout) for layout in layouts])[1], rating)[0]
 
     def _lines(self, nodes: Pipeline, load: StageLoad) -> Iterator[tuple[Pipeline, ...]]:
-        """Pipelines worth a look: the optimizer's for two cores and more, and cuts around all that frees the GIL."""
+        """Pipelines worth a look: the optimizer's for some, half and all cores, and cuts around what frees the GIL."""
         ops = _stage_ops(nodes, load)
         rank = {index: place for place, index in enumerate(self.graph.topological)}
-        for cores in range(2, min(self.cluster.cores, len(nodes)) + 1):
+        most = min(self.cluster.cores, len(nodes))
+        for cores in sorted({2, (most + 1) // 2, most} - {1}):
             plan = optimal_graph(ops, cores, self.cluster.port, 0.0, max_replicas=1)
             lines = [
                 tuple(sorted((nodes[i] for members in chain.operators[a:b] for i in members), key=rank.__getitem__))

@@ -23,8 +23,8 @@ def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
 
     Options of on="local": `threading=` ("auto", "manual", "dedicated" or "dynamic"), `threads=` (of the dynamic
     scheduler), `policy=` (which ready port runs next: a name or a `pn.Policy`), `quantum=` (seconds a thread stays with
-    a port), `queue=` (capacity in tuples), `latency=True` (measure source to sink), `pes=`, `clock=`, `plan=`
-    (run by this plan of `pn.plan`).
+    a port), `queue=` (capacity in tuples), `latency=True` (measure source to sink), `pes=`, `clock=`, `profile=` (a
+    profile to plan by; or False: measure nothing), `plan=` (run by this plan of `pn.plan`).
 
     Options of on="spark": `master=` ("local[*]" by default), `checkpoint=` (a folder from which a stopped or killed job
     goes on), `trigger=` (such as "1s": how often a batch starts; as soon as there is data by default), `conf=` (Spark
