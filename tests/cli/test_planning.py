@@ -79,6 +79,17 @@ def test_a_plan_by_a_saved_profile_is_run(program: Path, tmp_path: Path) -> None
     assert "square[2]" in done.stderr  # the queue of the third copy
 
 
+def test_a_plan_for_spark_by_a_profile_that_is_measured(program: Path, tmp_path: Path) -> None:
+    picture = tmp_path / "plan.svg"
+    result = _call("plan", program, "--on", "spark", "--profile", "--cores", "4", "--picture", picture)
+    assert result.exit_code == 0, result.stderr
+    assert "on Spark" in result.stdout
+    assert "expected:" in result.stdout
+    assert "on 4 cores" in result.stdout
+    assert "stage 0:" in result.stdout
+    assert "stage 0: 4 channels" in picture.read_text(encoding="utf-8")
+
+
 def test_wrong_profiles_and_plans(program: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text("{}")

@@ -90,6 +90,22 @@ def test_a_source_that_the_driver_reads_is_a_pipeline_of_its_own() -> None:
     assert sum(beside.times) == pytest.approx(16e-6)
 
 
+def test_sources_count_by_their_rates() -> None:
+    flow = pn.Flow("two")
+    left, right = flow.source([1], name="left"), flow.source([1], name="right").map(abs, name="costly")
+    left.union(right, name="both").collect(name="out")
+    graph, cluster = flow.graph(), Cluster(1, 0.0, 0.0)
+    profile = _profile(left=1, right=1, costly=8, both=1, out=1)
+    groups = decide_stages(graph, None, cluster).groups
+    each = expect_stages(graph, groups, profile, cluster)
+    together = expect_stages(graph, groups, profile, cluster, rates={"left": 0.75, "right": 0.25})
+    assert each is not None
+    assert together is not None
+    assert each.throughput == pytest.approx(1e6 / (3 + 11))
+    assert together.throughput == pytest.approx(1e6 / (0.75 * 3 + 0.25 * 11))
+    assert "from each source" in str(_plan(flow, profile))
+
+
 def test_files_are_read_by_workers_and_iterables_by_the_driver(tmp_path: Path) -> None:
     flow = pn.Flow("sources")
     whole = flow.source(pn.files.lines(tmp_path / "whole"), name="whole")

@@ -48,7 +48,7 @@ class SparkPlan(Plan):
         levels = self.stages.levels
         size = f"{_count(len(self.program), 'operator')} in {_count(levels + 1, 'stage')}"
         size += f", {_count(levels, 'shuffle')}, {_count(self.channels, 'channel')}"
-        lines = [f"flow '{self.program.name}' on Spark: {size}", *expected_lines(self.layout)]
+        lines = [f"flow '{self.program.name}' on Spark: {size}", *expected_lines(self.program, self.layout)]
         for level, group in enumerate(self.layout.groups):
             lines += ["", self._title(level, group), *self._reasons(level, group)]
             starts = {line[0]: number for number, line in enumerate(group.pipelines) if number}
@@ -116,8 +116,8 @@ def threaded_ports(graph: Graph, group: Group) -> frozenset[Target]:
     return frozenset(Target(head, port) for head in heads for port in range(len(graph.nodes[head].inputs)))
 
 
-def expected_lines(physical: Physical) -> list[str]:
-    """What the model expects of stages."""
+def expected_lines(graph: Graph, physical: Physical) -> list[str]:
+    """What the model expects of the stages of `graph`."""
     expected, cluster = physical.expected, physical.machine
     if expected is None:
         return []
@@ -125,7 +125,8 @@ def expected_lines(physical: Physical) -> list[str]:
     batches = ""
     if cluster.batch:
         batches = f", in batches of {cluster.fill:g} s of which Spark takes {cluster.batch:g} s itself"
-    what = f"{rate(expected.throughput)} on {_count(cluster.cores, 'core')}{batches}"
+    many = " from each source" if sum(node.is_source for node in graph) > 1 else ""
+    what = f"{rate(expected.throughput)}{many} on {_count(cluster.cores, 'core')}{batches}"
     shuffle = f"a shuffle costs {micros(cluster.delta)}, a split in two {micros(cluster.cp)}"
     inside = f"a worker boundary {micros(cluster.stage)}, a queue in a worker {micros(cluster.port)}"
     return [

@@ -73,10 +73,18 @@ def decide_stages(graph: Graph, profile: Profile | None, cluster: Cluster, ahead
 
 
 def expect_stages(
-    graph: Graph, groups: Sequence[Group], profile: Profile, cluster: Cluster, ahead: Collection[int] = ()
+    graph: Graph,
+    groups: Sequence[Group],
+    profile: Profile,
+    cluster: Cluster,
+    ahead: Collection[int] = (),
+    rates: Mapping[str, float] | None = None,
 ) -> Expected | None:
-    """What the model says of stages that were decided before, with the costs of `profile`."""
-    return _Planner(graph, find_stages(graph), profile, cluster, ahead).expect(groups)
+    """What the model says of stages that were decided before, with the costs of `profile`.
+
+    `rates` are those of sources by name, 1 where nothing is said; times and throughput are per 1.
+    """
+    return _Planner(graph, find_stages(graph), profile, cluster, ahead, rates).expect(groups)
 
 
 def stage_nodes(graph: Graph, stages: Stages) -> list[Pipeline]:
@@ -106,11 +114,17 @@ def check_stages(graph: Graph, groups: Sequence[Group]) -> None:
 
 class _Planner:
     def __init__(
-        self, graph: Graph, stages: Stages, profile: Profile | None, cluster: Cluster, ahead: Collection[int]
+        self,
+        graph: Graph,
+        stages: Stages,
+        profile: Profile | None,
+        cluster: Cluster,
+        ahead: Collection[int],
+        rates: Mapping[str, float] | None = None,
     ) -> None:
         self.graph, self.stages, self.cluster, self.profile = graph, stages, cluster, profile
         measured = completed(graph, profile if profile is not None else Profile(graph.name))
-        self.weights = weigh(graph, measured)
+        self.weights = weigh(graph, measured, rates=rates)
         self.loads = stage_loads(graph, stages, self.weights, ahead)
         self.reading = sum(self.weights.load[index] for index in ahead)
         self.held = dict(enumerate(held_shares(graph, measured)))

@@ -68,6 +68,15 @@ class Numbers:
         """Tuples read from all sources."""
         return sum(total.received for index, total in self._sums.items() if self._graph.nodes[index].is_source)
 
+    def shares(self) -> dict[str, float]:
+        """The part of all tuples that each source gave, by its name."""
+        total = self.tuples
+        return {
+            self._graph.nodes[index].name: one.received / total
+            for index, one in sorted(self._sums.items())
+            if self._graph.nodes[index].is_source and total
+        }
+
     def operators(self) -> dict[str, OperatorMetrics]:
         """By operator name."""
         return {

@@ -19,6 +19,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from penstock.compiler.physical import Expected
 from penstock.compiler.stage_planner import expect_stages
 from penstock.errors import Cancelled, PenstockError, PlatformError
 from penstock.graph.graph import Graph, Target
@@ -405,13 +406,14 @@ class SparkRun:
         """What batches reached, beside what the model says of the plan with the costs they had."""
         now = (self.numbers.batches, self.state)
         if self._compared[0] != now and self._query is not None:
-            groups, cluster = self.plan.layout.groups, planning.cluster_of(self._cores)
-            found = self._batches.compare(
-                _durations(self._query),
-                lambda: expect_stages(self.graph, groups, self.profile(), cluster, planning.read_ahead(self.graph)),
-            )
-            self._compared = now, found
+            self._compared = now, self._batches.compare(_durations(self._query), self._expect)
         return self._compared[1]
+
+    def _expect(self) -> Expected | None:
+        """What the model says of the plan, with the costs of this run, per tuple of all sources together."""
+        groups, cluster = self.plan.layout.groups, planning.cluster_of(self._cores)
+        ahead, shares = planning.read_ahead(self.graph), self.numbers.shares()
+        return expect_stages(self.graph, groups, self.profile(), cluster, ahead, shares)
 
     def _state_operators(self) -> list[Any]:
         progress = None if self._query is None else self._query.lastProgress
