@@ -17,7 +17,7 @@ from functools import cached_property
 from penstock.compiler.regions import ParallelRegion, find_regions
 from penstock.errors import FlowError
 from penstock.graph.graph import Graph, Input, Node, Output
-from penstock.graph.operations import Deal, Gather, Process, Punctuate
+from penstock.graph.operations import Deal, Gather, Process
 from penstock.graph.operator import Operator
 
 
@@ -74,7 +74,6 @@ def replicate_parts(graph: Graph, parts: Sequence[tuple[ParallelRegion, int]]) -
 def why_single(graph: Graph, region: ParallelRegion) -> str | None:
     """Why `region` cannot be replicated in one process, as the end of a sentence; None if it can."""
     inside = set(region.nodes)
-    punctuated = any(isinstance(node.operation, Punctuate) for node in graph)
     for index in region.nodes:
         node = graph.nodes[index]
         if len(node.inputs) != 1:
@@ -85,7 +84,7 @@ def why_single(graph: Graph, region: ParallelRegion) -> str | None:
         if index != region.entry and streams[0].node not in inside:
             return f"it has a second entry at '{node.name}'"
         if getattr(getattr(node.operation, "window", None), "spans", None) == "punctuation" or (
-            punctuated and region.key is not None and _listens(node)
+            region.key is not None and _listens(node) and graph.is_punctuated
         ):
             return f"'{node.name}' answers punctuation, for all keys at once"
     return None

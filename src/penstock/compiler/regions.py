@@ -243,11 +243,13 @@ def _refusal(node: Node, wish: Parallel, reason: str) -> str:
 
 def _check_wishes(graph: Graph, regions: Iterable[ParallelRegion], of_node: Mapping[int, int]) -> None:
     """A region of the user must not be left and entered again: its copies would wait for each other in a circle."""
+    place = {index: position for position, index in enumerate(graph.topological)}
     for number, region in enumerate(regions):
         if region.width is None:
             continue
         outside: set[int] = set()  # what comes after the region
-        for index in graph.topological:
+        places = [place[index] for index in region.nodes]
+        for index in graph.topological[min(places) : max(places) + 1]:  # nothing before or behind leads out and back
             feeders = set(graph.upstream(graph.nodes[index]))
             inside = of_node.get(index) == number
             after = any(feeder in outside or (of_node.get(feeder) == number and not inside) for feeder in feeders)

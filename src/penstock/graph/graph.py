@@ -10,7 +10,7 @@ from typing import NamedTuple
 from penstock.errors import Location
 from penstock.graph.annotations import Annotations
 from penstock.graph.keys import Key
-from penstock.graph.operations import Feedback, Operation, Read, Write
+from penstock.graph.operations import Feedback, Operation, Punctuate, Read, Write
 from penstock.graph.operator import Kind
 
 
@@ -120,6 +120,11 @@ class Graph:
                 if waiting[after] == 0:
                     heapq.heappush(ready, after)
         return tuple(order)
+
+    @cached_property
+    def is_punctuated(self) -> bool:
+        """Some operator marks window boundaries."""
+        return any(isinstance(node.operation, Punctuate) for node in self.nodes)
 
     def node(self, name: str) -> Node:
         """The node called `name`."""
