@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -135,3 +136,68 @@ def test_a_failing_operator_is_named() -> None:
     flow.source([0]).map(lambda n: 1 // n, name="inverse").collect()
     with pytest.raises(pn.OperatorError, match="inverse"):
         pn.profile(flow)
+
+
+class Half(pn.Sink):
+    """A sink that can be rehearsed: what is written then goes elsewhere."""
+
+    def __init__(self) -> None:
+        self.written: list[Any] = []
+        self.rehearsals: list[Half] = []
+
+    def write(self, tuples: list[Any]) -> None:
+        self.written += tuples
+
+    def rehearsal(self) -> pn.Sink:
+        self.rehearsals.append(Half())
+        return self.rehearsals[-1]
+
+
+def test_sinks_are_measured_without_being_written_to(tmp_path: Path) -> None:
+    flow = pn.Flow("sinks")
+    numbers = flow.source(range(2000), name="numbers")
+    zipped, half, mine = tmp_path / "out.jsonl.gz", Half(), [0]
+    numbers.sink(pn.files.write(zipped), name="file")
+    numbers.sink(half, name="half")
+    numbers.sink(mine, name="mine")
+    collected = numbers.collect(name="collected")
+    operators = pn.profile(flow, tuples=1000).operators
+    assert not zipped.exists()
+    assert half.written == []
+    assert mine == [0]
+    assert collected == []
+    assert half.rehearsals[-1].written == list(range(1000))
+    assert operators["file"].cost > 0
+    assert operators["half"].cost > 0
+    assert [operators[name].samples for name in ("file", "half", "mine", "collected")] == [1000] * 4
+
+
+def test_batch_operators_are_measured_whole() -> None:
+    """Probes sit between chunks there, so nothing is taken off for them."""
+
+    def slow(tuples: list[int]) -> list[int]:
+        return [sum(range(20)) and n for n in tuples]
+
+    flow = pn.Flow("batches")
+    flow.source(range(4000)).map_batch(slow, name="slow").map_batch(list, name="quick").collect()
+    operators = pn.profile(flow, tuples=4000).operators
+    assert operators["slow"].cost > operators["quick"].cost
+
+
+def test_how_long_batch_operators_free_the_gil() -> None:
+    def hold(tuples: list[int]) -> list[int]:
+        return [sum(range(200)) and n for n in tuples]
+
+    def wait(tuples: list[int]) -> list[int]:
+        time.sleep(0.003)
+        return tuples
+
+    flow = pn.Flow("free")
+    flow.source(range(3000)).map_batch(hold, name="hold").map_batch(wait, name="wait").map(abs, name="abs").collect()
+    profile = pn.profile(flow, tuples=3000)
+    held, waits = profile.operators["hold"].free, profile.operators["wait"].free
+    assert held is not None
+    assert waits is not None
+    assert held < 0.5 < waits
+    assert profile.operators["abs"].free is None
+    assert pn.Profile.from_json(profile.to_json()) == profile

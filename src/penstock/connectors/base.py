@@ -108,6 +108,10 @@ class Sink(Protocol):
         """End the run; `failed` says that the job did not come to its end."""
         return
 
+    def rehearsal(self) -> Sink | None:
+        """A sink that works as this one does but delivers nothing, for profiling before a run; None: there is none."""
+        return None
+
 
 def as_source(value: Source | Iterable[Any] | Callable[[], Iterable[Any]]) -> Source:
     """`value` as a `Source`: itself if it is one, or a source that reads an iterable.

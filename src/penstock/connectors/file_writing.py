@@ -92,6 +92,11 @@ class FileSink(Sink):
         finally:
             self._discard()
 
+    def rehearsal(self) -> FileSink:
+        sink = FileSink(os.devnull, self.format, "append", self.encoding)
+        sink.is_gzip = self.is_gzip
+        return sink
+
     def copy(self, path: PathLike | None) -> None:
         """A run of its own: write what a sink of the same format wrote to the plain file `path` (None: nothing)."""
         self.open()

@@ -2,7 +2,9 @@
 
 Nothing is consumed for good. Sources are read by their offsets and never told to forget anything; what an iterator of
 the user's gave is kept, and the next run in this process gets it first. Nothing is delivered: sinks are replaced by
-some that forget, so a profile says nothing of what they cost. Operators do run, with state of their own.
+some that work as hard for nobody, a list of our own for the user's, and what `Sink.rehearsal` gives for a sink that has
+it. Other sinks and functions are not called, so a profile knows nothing of what those cost beyond the call. Operators
+do run, with state of their own; batch operators once more afterwards, to see how long they free the GIL (`freedom`).
 """
 
 from __future__ import annotations
@@ -18,14 +20,15 @@ from penstock.connectors.iterables import peek
 from penstock.errors import PlatformError
 from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph, Node
-from penstock.graph.operations import Read, Write
+from penstock.graph.operations import MapBatch, Read, Write
 from penstock.optimizer.profile import OperatorProfile, Profile
+from penstock.platforms.freedom import Keeper, freedom
 from penstock.runtime.pe import PE
 from penstock.runtime.profiler import Sampler
 
 TUPLES = 20_000  # of each source
 SECONDS = 3.0
-_LEAST = 0.2  # of what was measured is left of it, whatever a run without probes says
+_LEAST, _MOST = 0.2, 2.0  # of what was measured is left of it, whatever a run without probes says
 _WARM_UP = 200  # tuples of a run before, so that nothing is compiled, imported or cached while it is measured
 
 
@@ -54,8 +57,9 @@ def profile(flow: Flow, *, tuples: int = TUPLES, seconds: float = SECONDS) -> Pr
     sources = {node.index: _reading(node, tuples, seconds) for node in graph if node.is_source}
     _run(_rehearsal(graph, sources, min(tuples, _WARM_UP), seconds), seconds)
     found = _measure(_run(_rehearsal(graph, sources, tuples, seconds), seconds))
-    plain = _run(_rehearsal(graph, sources, tuples, seconds), seconds, measured=False)
-    return _scaled(found, plain, ended=time.monotonic())
+    rehearsal, start = _rehearsal(graph, sources, tuples, seconds), time.process_time()
+    plain = _run(rehearsal, seconds, measured=False)
+    return _with_freedom(_scaled(found, plain, time.process_time() - start), plain)
 
 
 def _check(node: Node) -> None:
@@ -126,10 +130,22 @@ def _rehearsal(graph: Graph, sources: dict[int, Any], tuples: int, seconds: floa
             head = _Head(as_source(sources[node.index]), node.name, tuples, seconds)
             operation = replace(operation, source=head)
         elif isinstance(operation, Write):
-            chunks = hasattr(operation.target, "write") and not isinstance(operation.target, list)
-            operation = replace(operation, target=_Nowhere() if chunks else _forget)
+            operation = replace(operation, target=_in_place_of(operation.target))
+        elif isinstance(operation, MapBatch):
+            operation = replace(operation, function=Keeper(operation.function))
         nodes.append(replace(node, operation=operation, annotations=replace(node.annotations, parallel=None)))
     return replace(graph, nodes=tuple(nodes))
+
+
+def _in_place_of(target: Any) -> Any:
+    """A sink for nobody that costs what `target` costs, as far as there is one."""
+    if isinstance(target, list):
+        return []
+    if not hasattr(target, "write"):
+        return _forget
+    rehearsal = getattr(target, "rehearsal", None)
+    found = rehearsal() if rehearsal is not None else None
+    return _Nowhere() if found is None else found
 
 
 class _EveryChunk(Sampler):
@@ -185,18 +201,33 @@ def _sent(pe: PE, node: Node, entered: dict[int, int]) -> int | None:
     return total if node.operation.outputs else None
 
 
-def _scaled(found: Profile, plain: PE, ended: float) -> Profile:
-    """`found` with its costs made smaller where the program without probes took less time than they add up to.
+def _scaled(found: Profile, plain: PE, spent: float) -> Profile:
+    """`found` with its costs made to add up to what the program took without probes, `spent` seconds of processor time.
 
-    Measuring each operator slows all of them down by more than the probes themselves. How costs compare is right, and
-    how much they are together is what the same run without probes took. Sources that wait make that run longer; then
-    nothing is known and nothing is changed.
+    Measuring each operator slows all of them down by more than the probes themselves, and does not see what a chunk
+    costs beyond its operators. How costs compare is right, and how much they are together is what the same run without
+    probes took. Sources that wait make that run longer, so more than was measured must be processor time as well.
     """
     heads = [node.operation.source for node in plain.graph if isinstance(node.operation, Read)]
     starts = [head.began for head in heads if head.began is not None]
     weights = weigh(plain.graph, found, rates={source.segment.root.name: source.read for source in plain.sources})
-    if plain.state != "completed" or not starts or sum(weights.load) <= 0:
+    measured = sum(weights.load)
+    if plain.state != "completed" or not starts or measured <= 0:
         return found
-    factor = min(1.0, max(_LEAST, (ended - min(starts)) / sum(weights.load)))
+    taken = time.monotonic() - min(starts)
+    if taken > measured:
+        taken = max(measured, min(taken, spent))
+    factor = min(_MOST, max(_LEAST, taken / measured))
     operators = {name: replace(one, cost=one.cost * factor) for name, one in found.operators.items()}
+    return Profile(found.flow, operators)
+
+
+def _with_freedom(found: Profile, plain: PE) -> Profile:
+    """`found` with what is measured of the GIL: how long each batch operator frees it."""
+    operators = dict(found.operators)
+    for node in plain.graph:
+        keeper = node.operation.function if isinstance(node.operation, MapBatch) else None
+        if isinstance(keeper, Keeper) and keeper.chunk:
+            free = freedom(lambda keeper=keeper: keeper.function(list(keeper.chunk)))
+            operators[node.name] = replace(operators[node.name], free=round(free, 3))
     return Profile(found.flow, operators)

@@ -52,13 +52,13 @@ class Sampler:
 
 
 @lru_cache(maxsize=1)
-def probe_cost() -> float:
-    """Seconds the probes themselves add per tuple and operator: one switch and two counts, as the compiler writes them.
+def probe_costs() -> tuple[float, float]:
+    """Seconds the probes themselves add, as the compiler writes them: for a tuple at an operator, and for one it sends.
 
     The best of several tries: noise only ever adds.
     """
     clock, seconds, received, sent = time.perf_counter, [0.0], [0], [0]
-    best = float("inf")
+    visit = count = float("inf")
     for _ in range(20):
         start = last = clock()
         current = 0
@@ -68,19 +68,20 @@ def probe_cost() -> float:
             last = now
             current = 0
             received[0] += 1
+        middle = clock()
+        for _ in range(100):
             sent[0] += 1
-        best = min(best, (clock() - start) / 100)
-    return best
+        visit, count = min(visit, (middle - start) / 100), min(count, (clock() - middle) / 100)
+    return visit, count
 
 
 def make_profile(graph: Graph, totals: Mapping[int, Counts]) -> Profile:
     """The profile of a run so far."""
-    overhead = probe_cost()
     operators = {}
     for node, numbers in totals.items():
         if numbers.measured:
-            cost = max(0.0, numbers.seconds / numbers.measured - overhead)
             selectivity = numbers.measured_sent / numbers.measured
+            cost = numbers.seconds / numbers.measured
             operators[graph.nodes[node].name] = OperatorProfile(cost, selectivity, numbers.measured)
     return Profile(graph.name, operators)
 
@@ -93,7 +94,7 @@ class Counts:
     sent: int
     measured: int  # tuples behind `seconds`
     measured_sent: int
-    seconds: float
+    seconds: float  # without those of the probes
 
     def __add__(self, other: Counts) -> Counts:
         return Counts(
@@ -114,8 +115,19 @@ def counts(segment: Segment) -> dict[int, Counts]:
     for position, node in enumerate(segment.plan.nodes):
         measured, sent = probes.received[position], probes.sent[position]
         received = segment.received if position == 0 else round(measured * scale)
-        result[node] = Counts(received, round(sent * scale), measured, sent, probes.seconds[position])
+        seconds = max(0.0, probes.seconds[position] - _of_probes(segment, node, measured, sent))
+        result[node] = Counts(received, round(sent * scale), measured, sent, seconds)
     return result
+
+
+def _of_probes(segment: Segment, node: int, measured: int, sent: int) -> float:
+    """Seconds that the probes of an operator took: for each tuple, or, where it takes whole chunks, for each result."""
+    visit, count = probe_costs()
+    if not segment.logics[node].whole_chunk:
+        return visit * measured + count * sent
+    inside = set(segment.plan.nodes)
+    inline = any(reader.node in inside for reader in segment.graph.readers(node, 0))
+    return (visit + count) * sent if inline else 0.0
 
 
 def total_counts(segments: Iterable[Segment]) -> dict[int, Counts]:

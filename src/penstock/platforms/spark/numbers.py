@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from penstock.graph.graph import Graph
 from penstock.optimizer.profile import OperatorProfile, Profile
 from penstock.platforms.job import OperatorMetrics
-from penstock.runtime.profiler import Counts, probe_cost
+from penstock.runtime.profiler import Counts
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class _Sum:
 
     @property
     def cost(self) -> float | None:
-        return max(0.0, self.seconds / self.measured - probe_cost()) if self.measured else None
+        return self.seconds / self.measured if self.measured else None
 
 
 class Numbers:
@@ -61,7 +61,7 @@ class Numbers:
 
     def add_sink(self, index: int, tuples: int, seconds: float) -> None:
         """The driver delivered so many tuples of a batch."""
-        self._sums.setdefault(index, _Sum()).add(Counts(tuples, 0, tuples, 0, seconds + tuples * probe_cost()), {})
+        self._sums.setdefault(index, _Sum()).add(Counts(tuples, 0, tuples, 0, seconds), {})
 
     @property
     def tuples(self) -> int:
