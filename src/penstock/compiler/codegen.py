@@ -154,6 +154,7 @@ class SegmentWriter:
         self._counts: dict[str, int] = {}
         self._indent = 1
         self._loops = 0
+        self._dicts: dict[str, str] = {}  # by item: the variable that says, here and in inner blocks, if it is a dict
         self._node = plan.root
         self._item = "chunk"
         self.may_continue = False
@@ -168,11 +169,13 @@ class SegmentWriter:
     def block(self, header: str) -> Iterator[None]:
         self.line(header)
         self._indent += 1
-        before = len(self._lines)
+        before, outer = len(self._lines), self._dicts
+        self._dicts = dict(outer)
         yield
         if len(self._lines) == before:
             self.line("pass")
         self._indent -= 1
+        self._dicts = outer
 
     @contextmanager
     def loop(self, header: str) -> Iterator[None]:
@@ -199,7 +202,11 @@ class SegmentWriter:
         getter = self.bind(_getter(spec), "get_" + spec if isinstance(spec, str) and spec.isidentifier() else "get")
         if callable(spec):
             return f"{getter}({item})"
-        return f"({item}[{spec!r}] if {item}.__class__ is dict else {getter}({item}))"
+        is_dict = self._dicts.get(item)
+        if is_dict is None:
+            is_dict = self._dicts[item] = self._fresh("is_dict")
+            self.line(f"{is_dict} = {item}.__class__ is dict")
+        return f"({item}[{spec!r}] if {is_dict} else {getter}({item}))"
 
     def wanted(self, port: int) -> bool:
         return bool(self._graph.readers(self._node, port))

@@ -58,7 +58,10 @@ class Writer(Protocol):
         ...
 
     def attribute(self, item: str, spec: str | Callable[[Any], Any]) -> str:
-        """An expression that reads attribute or function `spec` of the tuple in variable `item`."""
+        """An expression that reads attribute or function `spec` of the tuple in variable `item`.
+
+        May write a line of its own first, so the expression must be used in the line, or the block, that comes next.
+        """
         ...
 
     def wanted(self, port: int) -> bool:
