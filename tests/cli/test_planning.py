@@ -20,7 +20,7 @@ def _call(*arguments: object) -> Result:
 @pytest.fixture(autouse=True)
 def _measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found = Calibration({"port": Boundary(2e-6, 3e-7)}, "this machine")
+    found = Calibration({"port": Boundary(2e-6, 3e-7, 4e-7)}, "this machine")
     monkeypatch.setattr(calibration, "calibrate", lambda spark: found)
 
 
@@ -28,8 +28,8 @@ def test_calibrating_prints_a_table_and_keeps_it(tmp_path: Path) -> None:
     result = _call("calibrate")
     assert result.exit_code == 0
     assert "this machine" in result.stdout
-    assert result.stdout.splitlines()[1].split() == ["port", "2", "µs", "300", "ns"]
-    assert calibration.kept_calibration()["port"] == Boundary(2e-6, 3e-7)
+    assert result.stdout.splitlines()[1].split() == ["port", "2", "µs", "300", "ns", "400", "ns"]
+    assert calibration.kept_calibration()["port"] == Boundary(2e-6, 3e-7, 4e-7)
     assert _call("calibrate", "--save", tmp_path / "mine.json").exit_code == 0
     assert Calibration.load(tmp_path / "mine.json")["port"].delta == 2e-6
 

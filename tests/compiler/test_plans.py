@@ -20,7 +20,7 @@ import penstock as pn
 from penstock.compiler.fission import why_single
 from penstock.compiler.layout_text import layout_lines
 from penstock.compiler.physical import Group, Machine, Physical, arrange, expect
-from penstock.compiler.planner import decide
+from penstock.compiler.planner import decide, with_keys
 from penstock.compiler.regions import as_op_graph, find_regions, part_of
 from penstock.compiler.weights import weigh
 from penstock.errors import FlowError
@@ -235,6 +235,27 @@ def test_on_a_graph_the_model_is_that_of_the_search(seed: int) -> None:
     expected = expect(groups, weights, machine)
     assert expected is not None
     assert expected.throughput == pytest.approx(plan.throughput)
+
+
+def test_a_region_that_is_split_by_key_pays_the_price_of_that() -> None:
+    flow = pn.Flow("keys")
+    counted = flow.source([{"a": 1}], name="in").map(dict, name="plain").key_by("a")
+    counted.scan(lambda n, t: (n + 1, t), init=0, name="keyed").collect(name="out")
+    graph = flow.graph()
+    weights = weigh(graph)
+    machine = Machine(8, 0.01, 0.1, keyed_cp=0.3)
+    layout = [Group(((0,),)), Group(((1,),), 2), Group(((2,),), 2), Group(((3,),))]
+    dealt, split = with_keys(graph, layout)[1:3]
+    assert (dealt.key, split.key) == ("", "a")
+    expected = expect(with_keys(graph, layout), weights, machine)
+    assert expected is not None
+    assert expected.times[1:3] == pytest.approx([0.02 + 0.1 + 0.5, 0.02 + 0.3 + 0.5])
+    costs = {"in": 1e-7, "plain": 1e-7, "keyed": 1e-6, "out": 1e-7}
+    profile = Profile("keys", {name: OperatorProfile(cost, 1.0, 9) for name, cost in costs.items()})
+    cheap = decide(graph, profile, Machine(8, 1e-9, 1e-9))
+    dear = decide(graph, profile, Machine(8, 1e-9, 1e-9, keyed_cp=1e-6))
+    assert max(group.width for group in cheap.groups) > 1
+    assert all(group.width == 1 for group in dear.groups)
 
 
 def _batches(cost: float, free: float | None = None) -> tuple[Graph, Profile]:

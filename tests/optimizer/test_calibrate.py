@@ -66,6 +66,15 @@ def test_a_calibration_is_kept(tmp_path: Path) -> None:
     assert set(DEFAULTS) == set(KINDS)
 
 
+def test_a_split_by_key_has_a_price_of_its_own() -> None:
+    calibration = Calibration({"port": Boundary(1e-6, 2e-6, 5e-6)}, "here")
+    assert Calibration.from_json(calibration.to_json())["port"].keyed_cp == 5e-6
+    older = '{"penstock_calibration": 1, "machine": "", "boundaries": {"port": {"delta": 1e-6, "cp": 2e-6}}}'
+    assert Calibration.from_json(older)["port"].keyed_cp == 2e-6
+    with pytest.raises(ValueError, match="keyed_cp"):
+        Boundary(1e-6, 2e-6, -3.0)
+
+
 def test_the_users_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     assert measuring.kept_calibration() == Calibration({})
@@ -93,6 +102,7 @@ def test_what_is_no_calibration_is_refused(text: str) -> None:
 def test_measuring_fills_the_table() -> None:
     found = measuring.calibrate(tuples=500, rounds=1)
     assert set(found.boundaries) == {"call", "port", "process"}
+    assert found["port"].keyed_cp >= found["port"].cp
     assert found.machine
     with pytest.raises(PlatformError, match="tuples"):
         measuring.calibrate(tuples=0)

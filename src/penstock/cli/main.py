@@ -161,9 +161,10 @@ def calibrate(spark: bool, save: str | None, show_traceback: bool) -> None:
     except PenstockError as error:
         _report(error, Console(stderr=True), show_traceback)
         sys.exit(FAILED)
-    click.echo(f"{'boundary':<10}{'delta':>10}{'cp':>10}   per tuple, on {found.machine}")
+    click.echo(f"{'boundary':<10}{'delta':>10}{'cp':>10}{'cp, keyed':>11}   per tuple, on {found.machine}")
     for kind, boundary in found.boundaries.items():
-        click.echo(f"{kind:<10}{duration(boundary.delta):>10}{duration(boundary.cp):>10}")
+        costs = f"{duration(boundary.delta):>10}{duration(boundary.cp):>10}{duration(boundary.keyed_cp):>11}"
+        click.echo(f"{kind:<10}{costs}")
     click.echo(f"kept in {kept}" if kept is not None else "not kept: the cache folder cannot be written")
 
 

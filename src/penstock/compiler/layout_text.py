@@ -28,9 +28,8 @@ def layout_lines(graph: Graph, physical: Physical) -> list[str]:
                 lines.append(f"{indent}a thread starts at {graph.nodes[line[0]].name}: {physical.cuts[line[0]]}")
     lines += [f"  {graph.nodes[index].name} cannot be replicated: {reason}" for index, reason in physical.alone.items()]
     machine = physical.machine
-    lines.append(
-        f"  (a hand-over costs {micros(machine.delta)}, a split and merge in two {micros(machine.cp)} per tuple)"
-    )
+    split = micros(machine.cp) + (f", by key {micros(machine.keyed_cp)}" if machine.keyed_cp != machine.cp else "")
+    lines.append(f"  (a hand-over costs {micros(machine.delta)}, a split and merge in two {split} per tuple)")
     return lines
 
 

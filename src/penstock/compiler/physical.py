@@ -44,12 +44,20 @@ class Group:
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What a layout runs on. With `gil`, threads of one process share one core for Python code."""
+    """What a layout runs on. With `gil`, threads of one process share one core for Python code.
+
+    `delta`, `cp` and `keyed_cp` are those of a `Boundary`; without a word of it, `keyed_cp` is `cp`.
+    """
 
     cores: int
     delta: float
     cp: float
     gil: bool = False
+    keyed_cp: float = -1.0
+
+    def __post_init__(self) -> None:
+        if self.keyed_cp == -1.0:
+            object.__setattr__(self, "keyed_cp", self.cp)
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +109,7 @@ def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Se
     """The model (eqs 2–14) on a graph: None where nothing costs anything.
 
     `held` is the part of each operator's load during which it holds the GIL; all of it where nothing is said. Handing
-    over, splitting and merging are Python code.
+    over, splitting and merging are Python code. Regions whose groups have a `key` are split by it.
     """
     place = {node: (g, p) for g, group in enumerate(groups) for p, line in enumerate(group.pipelines) for node in line}
     switching = [0.0] * len(groups)
@@ -116,7 +124,8 @@ def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Se
             times[g][q] += machine.delta * tuples
     region_times, work, python = [], 0.0, 0.0
     for number, group in enumerate(groups):
-        splitting = weights.arrivals[group.entry] * machine.cp * math.log2(group.width)
+        cp = machine.keyed_cp if group.key else machine.cp  # eq 8: by what the stream is split
+        splitting = weights.arrivals[group.entry] * cp * math.log2(group.width)
         overhead = switching[number] + splitting
         region_times.append(overhead + max(times[number]) / group.width)  # eqs 6–9
         work += overhead + sum(times[number])  # eq 14

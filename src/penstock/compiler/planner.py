@@ -33,13 +33,16 @@ def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
     weights = weigh(graph, completed(graph, profile))
     regions = _replicable(graph)
     held = held_shares(graph, profile)
-    layouts = [_with_wishes(graph, regions, layout) for layout in _layouts(graph, regions, weights, machine, held)]
+    layouts = [
+        with_keys(graph, _with_wishes(graph, regions, layout))
+        for layout in _layouts(graph, regions, weights, machine, held)
+    ]
     rated = [(expect(layout, weights, machine, held), layout) for layout in layouts]
     groups = trimmed(graph, best_of(rated)[1], lambda layout: expect(layout, weights, machine, held))
     expected = expect(groups, weights, machine, held)
     reasons = _Reasons(graph, regions, weights, machine, groups, expected)
     return Physical(
-        tuple(replace(group, reason=reasons.of_group(n), key=_key(graph, group)) for n, group in enumerate(groups)),
+        tuple(replace(group, reason=reasons.of_group(n)) for n, group in enumerate(with_keys(graph, groups))),
         machine,
         expected,
         alone={index: reason for index, reason in regions.alone.items() if not plainly_alone(graph, index)},
@@ -123,10 +126,12 @@ def _layouts(
     """Layouts worth a look, by the optimizer.
 
     It knows of cores and not of the GIL. Where there is one, the best layouts for fewer cores are looked at too, and
-    those in which only operators that free it are replicated.
+    those in which only operators that free it are replicated. Nor does it tell one split from another: the best layouts
+    for either price are looked at.
     """
     ops = as_op_graph(graph, regions, weights)
-    yield _groups(graph, optimal_graph(ops, machine.cores, machine.delta, machine.cp))
+    for cp in sorted({machine.cp, machine.keyed_cp}):
+        yield _groups(graph, optimal_graph(ops, machine.cores, machine.delta, cp))
     if machine.gil:
         single = tuple(Op(op.cost, kind="stateful") if held[i] > 0.5 else op for i, op in enumerate(ops.ops))
         apart = OpGraph(single, ops.links, ops.rates)
@@ -191,11 +196,16 @@ def _connected(graph: Graph, nodes: Iterable[int]) -> list[Pipeline]:
     return [tuple(part) for part in parts]
 
 
+def with_keys(graph: Graph, groups: Iterable[Group]) -> list[Group]:
+    """`groups`, those in several copies with what their stream is split by."""
+    return [replace(group, key=_key(graph, group)) for group in groups]
+
+
 def _key(graph: Graph, group: Group) -> str:
     if group.width == 1:
         return ""
-    key = part_of(graph, group.nodes).key
-    return "" if key is None else str(key)
+    part = part_of(graph, group.nodes)
+    return str(part.key) if part.key is not None else "their keys" if part.own_keys else ""
 
 
 # ---------------------------------------------------------------------------------------------------------- reasons

@@ -59,13 +59,22 @@ def replication_cost(throughputs: Mapping[int, float]) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Boundary:
-    """Seconds per tuple: `delta` for handing it over, on each side; `cp` for splitting and merging in two channels."""
+    """Seconds per tuple: `delta` for handing it over, on each side; `cp` for splitting and merging in two channels.
+
+    `keyed_cp` is `cp` for a stream that is split by key, tuple by tuple, where `cp` deals whole chunks.
+
+    >>> Boundary(delta=1e-7, cp=2e-7).keyed_cp
+    2e-07
+    """
 
     delta: float
     cp: float = 0.0
+    keyed_cp: float = -1.0  # as `cp` if nobody says
 
     def __post_init__(self) -> None:
-        for name in ("delta", "cp"):
+        if self.keyed_cp == -1.0:
+            object.__setattr__(self, "keyed_cp", self.cp)
+        for name in ("delta", "cp", "keyed_cp"):
             value = getattr(self, name)
             if not isinstance(value, int | float) or not 0 <= value < math.inf:
                 raise ValueError(f"{name} of a boundary must be a time in seconds, not {value!r}")
@@ -122,7 +131,7 @@ class Calibration:
 # Measured with `penstock calibrate --spark` on a machine of two cores with CPython 3.11.
 DEFAULTS: Mapping[str, Boundary] = {
     "call": Boundary(0.008e-6),
-    "port": Boundary(0.05e-6, 0.17e-6),
+    "port": Boundary(0.05e-6, 0.17e-6, 0.6e-6),
     "process": Boundary(0.06e-6, 0.04e-6),
     "stage": Boundary(0.45e-6),
     "shuffle": Boundary(0.4e-6, 0.75e-6),

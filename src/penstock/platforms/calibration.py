@@ -160,7 +160,7 @@ def _measure_call(tuples: int, rounds: int) -> Boundary:
 
 
 def _measure_port(tuples: int, rounds: int) -> Boundary:
-    """Two operators with and without a queue between them; one operator in one and in two channels."""
+    """Two operators with and without a queue between them; one operator in one and in two channels, dealt and keyed."""
 
     def pair(model: str) -> Callable[[], float]:
         def run() -> float:
@@ -182,7 +182,30 @@ def _measure_port(tuples: int, rounds: int) -> Boundary:
 
         return run
 
-    return _boundary(*_best([pair("manual"), pair("dedicated"), channels(1), channels(2)], rounds))
+    def keyed(width: int) -> Callable[[], float]:
+        def run() -> float:
+            flow = Flow("keys")
+            with flow.threading("dedicated" if width == 1 else "manual"):
+                counted = flow.source(range(tuples)).key_by(_itself).scan(_count, init=0, name="count")
+                counted.sink(_Nowhere())
+            entry = flow.graph().node("count").index
+            return _busy(PE(flow.graph(), profile=False, widths={entry: width}), tuples)
+
+        return run
+
+    together, apart, one, two, one_keyed, two_keyed = _best(
+        [pair("manual"), pair("dedicated"), channels(1), channels(2), keyed(1), keyed(2)], rounds
+    )
+    dealt, split = _boundary(together, apart, one, two), _boundary(together, apart, one_keyed, two_keyed)
+    return replace(dealt, keyed_cp=max(dealt.cp, split.cp))
+
+
+def _itself(item: Any) -> Any:
+    return item
+
+
+def _count(state: int, item: Any) -> tuple[int, Any]:
+    return state + 1, item
 
 
 def _threaded_once(flow: Flow) -> Graph:

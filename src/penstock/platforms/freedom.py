@@ -37,6 +37,10 @@ class Keeper:
             self.chunk = list(tuples)
         return self.function(tuples)
 
+    def again(self) -> None:
+        """Call the function with that chunk."""
+        self.function(list(self.chunk))
+
 
 def freedom(function: Callable[[], object], tries: int = _TRIES) -> float:
     """The part of the time of `function` in which other threads may run Python code, from 0 to 1.

@@ -107,7 +107,7 @@ def plan(
     check_cores(cores)
     cores = cores if cores is not None else core_count()
     port = (calibration if calibration is not None else kept_calibration())["port"]
-    machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil)
+    machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil, port.keyed_cp)
     physical = decide(graph, profile, machine)
     pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups))
     return replace(plan_of(pe), cores=cores, physical=physical)

@@ -228,6 +228,5 @@ def _with_freedom(found: Profile, plain: PE) -> Profile:
     for node in plain.graph:
         keeper = node.operation.function if isinstance(node.operation, MapBatch) else None
         if isinstance(keeper, Keeper) and keeper.chunk:
-            free = freedom(lambda keeper=keeper: keeper.function(list(keeper.chunk)))
-            operators[node.name] = replace(operators[node.name], free=round(free, 3))
+            operators[node.name] = replace(operators[node.name], free=round(freedom(keeper.again), 3))
     return Profile(found.flow, operators)
