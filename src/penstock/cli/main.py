@@ -112,6 +112,7 @@ def run(
 @click.option("--profile", "measure", is_flag=True, help="Measure the first tuples of the sources, and plan by that.")
 @click.option("--profile-from", type=_FILE, default=None, help="Plan by a saved profile.")
 @click.option("--gil/--no-gil", default=None, help="Plan for a Python with or without a GIL; as this one by default.")
+@click.option("--pes", type=int, default=None, help="Divide the flow into this many processes (local).")
 @click.option("--code", is_flag=True, help="Show the generated functions.")
 @click.option("--json", "as_json", is_flag=True, help="Print the plan as JSON, for penstock run --plan-from.")
 @click.option("--picture", type=click.Path(dir_okay=False), default=None, help="Draw the plan into an SVG file.")
@@ -124,6 +125,7 @@ def plan(
     measure: bool,
     profile_from: str | None,
     gil: bool | None,
+    pes: int | None,
     code: bool,
     as_json: bool,
     picture: str | None,
@@ -137,7 +139,7 @@ def plan(
         found = profile(flow) if measure else None
         if profile_from is not None:
             found = Profile.load(profile_from)
-        explained = launch.plan(flow, cores=cores, on=on, threading=threading, profile=found, gil=gil)
+        explained = launch.plan(flow, cores=cores, on=on, threading=threading, profile=found, gil=gil, pes=pes)
         if picture is not None:
             Path(picture).write_text(explained.picture(), encoding="utf-8")
         if as_json:

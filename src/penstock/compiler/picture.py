@@ -44,11 +44,16 @@ class _Place:
 
 
 def picture(
-    graph: Graph, physical: Physical | None = None, summary: str | None = None, labels: Sequence[str] = ()
+    graph: Graph,
+    physical: Physical | None = None,
+    summary: str | None = None,
+    labels: Sequence[str] = (),
+    pes: Sequence[Sequence[int]] = (),
 ) -> str:
     """`graph` as SVG text, with the layout, costs and rates of `physical` where they are known, under a `summary`.
 
-    Regions in several copies have a frame; with `labels`, all of them, and these words on it.
+    Regions in several copies have a frame; with `labels`, all of them, and these words on it. With `pes`, the operators
+    of each have a frame of their own in place of the one around everything.
 
     >>> import penstock as pn
     >>> flow = pn.Flow("demo")
@@ -67,9 +72,14 @@ def picture(
         f"<title>{escape(title)}</title>",
         f"<style>{_STYLE}</style>",
         _ARROW,
-        f'<rect class="pe" x="12" y="48" width="{width - 24:g}" height="{height - 60:g}" rx="10"/>',
         _text(16, 24, title, "title"),
     ]
+    if not pes:
+        parts.append(f'<rect class="pe" x="12" y="48" width="{width - 24:g}" height="{height - 60:g}" rx="10"/>')
+    for number, nodes in enumerate(pes):
+        parts.append(_frame(nodes, places, 23, "pe"))
+        corner = min((places[node] for node in nodes), key=lambda place: (place.y, place.x))
+        parts.append(_text(corner.x - 18, corner.y + _HIGH + 19, f"PE {number + 1}", "small"))
     if physical is not None:
         parts.append(_text(16, 42, _summary(graph, physical) if summary is None else summary, "small"))
         parts += _frames(physical, places, labels)

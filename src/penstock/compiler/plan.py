@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.compiler.layout_text import layout_lines
+from penstock.compiler.pes import PlannedPE, pe_lines
 from penstock.compiler.physical import Physical
 from penstock.compiler.picture import picture
 from penstock.compiler.plan_json import plan_from_json, plan_to_json
@@ -31,6 +32,7 @@ class Plan:
     refused: Mapping[int, str] = field(default_factory=dict)  # regions that stay single, by their entry, and why
     written: Graph | None = None  # as the user wrote it, where regions were replicated
     physical: Physical | None = None  # regions and pipelines by a profile
+    pes: tuple[PlannedPE, ...] = ()  # where several were asked for
 
     @property
     def program(self) -> Graph:
@@ -39,7 +41,8 @@ class Plan:
 
     def __str__(self) -> str:
         layout = [] if self.physical is None else [*layout_lines(self.program, self.physical), ""]
-        return "\n".join([*_headline(self), "", *layout, *_body(self), "", *_footer(self)])
+        pes = [*pe_lines(self.program, self.pes), ""] if self.pes else []
+        return "\n".join([*_headline(self), "", *pes, *layout, *_body(self), "", *_footer(self)])
 
     def code(self) -> str:
         """The source text of every generated function."""
@@ -68,7 +71,7 @@ class Plan:
 
     def picture(self) -> str:
         """This plan as an SVG picture: operators, the regions and threads around them, costs and rates."""
-        return picture(self.program, self.physical)
+        return picture(self.program, self.physical, pes=[pe.nodes for pe in self.pes])
 
 
 def make_plan(

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from penstock.compiler.batches import Cluster
 from penstock.compiler.codegen import OutletNames, write_program
 from penstock.compiler.fission import Replicated, replicate
+from penstock.compiler.pes import pes_data, pes_of
 from penstock.compiler.physical import Expected, Group, Machine, Physical, arrange
 from penstock.compiler.segments import SegmentPlan, Segments
 from penstock.compiler.stage_planner import check_stages
@@ -34,6 +35,7 @@ def plan_to_json(plan: Plan) -> str:
         "operators": [{"name": node.name, "does": node.operation.verb, "kind": node.kind} for node in graph],
         "cores": plan.cores,
         "layout": None if plan.physical is None else _layout_data(graph, plan.physical),
+        "pes": pes_data(graph, plan.pes),
         "threads": plan.threads,
         "ports": [[target.node, target.port, model] for target, model in plan.ports.items()],
         "segments": [
@@ -79,6 +81,7 @@ def plan_from_json(text: str, graph: Graph, make: Callable[..., Plan]) -> Plan:
             refused={index[name]: str(reason) for name, reason in data["refused"].items()},
             written=graph,
             physical=physical,
+            pes=pes_of(data.get("pes", ()), index),
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise PenstockError(f"this is no Penstock plan of this flow: {type(error).__name__}: {error}") from error

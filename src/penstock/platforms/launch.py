@@ -70,13 +70,15 @@ def plan(
     profile: Profile | None = None,
     calibration: Calibration | None = None,
     gil: bool | None = None,
+    pes: int | None = None,
 ) -> Plan:
     """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened.
 
     With a `profile` (of `pn.profile`, or saved from a run) also which operators share a thread, which are replicated
     (on Spark: the channels and threads of each stage), and the throughput expected on `cores` cores (those of this
     machine by default). `calibration` says what boundaries cost, by default what `penstock calibrate` found;
-    `gil=False` plans for a Python without a GIL.
+    `gil=False` plans for a Python without a GIL. With `pes`, also which operators would share which of that many
+    processes (on="local").
 
     >>> import penstock as pn
     >>> flow = pn.Flow("squares")
@@ -87,8 +89,10 @@ def plan(
     """
     graph = flow.graph()
     if on == "local":
-        return local.plan(graph, threading, cores=cores, profile=profile, calibration=calibration, gil=gil)
+        return local.plan(graph, threading, cores=cores, profile=profile, calibration=calibration, gil=gil, pes=pes)
     if on == "spark":
+        if pes is not None:
+            raise PlatformError("pes= is for on='local': on Spark, processes are Spark's own")
         if threading != "auto":
             raise PlatformError("threading= is for on='local': what runs in which thread on Spark follows the stages")
         return planning.plan(graph, cores=cores, profile=profile, calibration=calibration, gil=gil)

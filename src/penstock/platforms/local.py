@@ -9,10 +9,12 @@ from dataclasses import replace
 
 from penstock.clock import Clock
 from penstock.compiler.fission import Replicated, replicate
+from penstock.compiler.pes import PlannedPE, plan_pes
 from penstock.compiler.physical import Machine, arrange
 from penstock.compiler.plan import Plan, make_plan
 from penstock.compiler.plan_json import arranged
-from penstock.compiler.planner import decide
+from penstock.compiler.planner import completed, decide
+from penstock.compiler.weights import weigh
 from penstock.errors import PlatformError
 from penstock.graph.annotations import THREADING_MODELS
 from penstock.graph.graph import Graph
@@ -53,6 +55,8 @@ def submit(
         plan, profile = _plan_by(graph, profile, threading), True
     if pes not in (None, 1):
         raise PlatformError(f"pes={pes} cannot run yet: the local platform has one PE; leave this option out")
+    if plan is not None and len(plan.pes) > 1:
+        raise PlatformError(f"a plan of {len(plan.pes)} PEs cannot run yet: the local platform has one PE")
     chosen = threading_of(threading, threads, policy, quantum, queue)
     if plan is not None:
         if threading != "auto":
@@ -95,13 +99,16 @@ def plan(
     profile: Profile | None = None,
     calibration: Calibration | None = None,
     gil: bool | None = None,
+    pes: int | None = None,
 ) -> Plan:
     """How the local platform would run `graph`; nothing is opened or read.
 
-    With a profile, the optimizer lays it out for so many cores; `gil=False` for what runs in a Python without one.
+    With a profile, the optimizer lays it out for so many cores; `gil=False` for what runs in a Python without one. With
+    `pes`, it is divided into so many processes, by load and traffic.
     """
+    planned = _planned_pes(graph, profile, pes)
     if profile is None:
-        return replace(plan_of(PE(graph, threading_=threading_of(threading))), cores=cores)
+        return replace(plan_of(PE(graph, threading_=threading_of(threading))), cores=cores, pes=planned)
     if threading != "auto":
         raise PlatformError("a plan by a profile decides what runs in which thread: leave threading= out")
     check_cores(cores)
@@ -110,7 +117,15 @@ def plan(
     machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil, port.keyed_cp)
     physical = decide(graph, profile, machine)
     pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups))
-    return replace(plan_of(pe), cores=cores, physical=physical)
+    return replace(plan_of(pe), cores=cores, physical=physical, pes=planned)
+
+
+def _planned_pes(graph: Graph, profile: Profile | None, pes: int | None) -> tuple[PlannedPE, ...]:
+    if pes is None:
+        return ()
+    if isinstance(pes, bool) or not isinstance(pes, int) or pes < 1:
+        raise PlatformError(f"pes must be a number of PEs, 1 or more, not {pes!r}")
+    return plan_pes(graph, weigh(graph, None if profile is None else completed(graph, profile)), pes)
 
 
 def _plan_by(graph: Graph, profile: Profile, threading: str) -> Plan:
