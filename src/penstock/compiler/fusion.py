@@ -31,6 +31,11 @@ class Fusion:
     traffic: float
 
     @property
+    def busiest(self) -> float:
+        """The load of the busiest PE."""
+        return max(self.loads)
+
+    @property
     def of_node(self) -> dict[int, int]:
         """The PE of each operator."""
         return {index: number for number, pe in enumerate(self.pes) for index in pe}

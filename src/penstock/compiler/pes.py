@@ -1,7 +1,7 @@
 """The PEs of a plan: which operators share a process, what goes from one process to another, and why.
 
-`fuse` divides a graph under a load limit; here the limit is sought that makes the number of PEs asked for, so that the
-busiest has as little to do as may be. What the user said with `colocate`, `exlocate` and `isolate` always holds.
+`fuse` divides a graph under a load limit; here the limit is sought that makes the number of PEs asked for. The busiest
+is to have little to do, but a quarter more than the least is fine where less is sent then. What the user said with `colocate`, `exlocate` and `isolate` always holds.
 """
 
 from __future__ import annotations
@@ -16,7 +16,8 @@ from penstock.compiler.weights import Weights
 from penstock.errors import FlowError
 from penstock.graph.graph import Graph
 
-_FINER = 1.04  # the load limit grows by this factor until there are few enough PEs
+_FINER = 1.04  # the load limit grows by this factor until there are few enough PEs …
+_UNEVEN = 1.25  # … and on to this factor, if less is sent then
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +34,7 @@ class PlannedPE:
 
 
 def plan_pes(graph: Graph, weights: Weights, count: int) -> tuple[PlannedPE, ...]:
-    """Up to `count` PEs for `graph`, the busiest with as little load as may be.
+    """Up to `count` PEs for `graph`, with their load about even and little sent between them.
 
     Raises `FlowError` where what the user said contradicts itself, or cannot be had with so few PEs.
 
@@ -51,13 +52,14 @@ def plan_pes(graph: Graph, weights: Weights, count: int) -> tuple[PlannedPE, ...
             f"{_said(graph)} need {len(freest.pes)} PEs, more than the {count} asked for: operators that must not meet "
             + " and ".join(f"'{graph.nodes[pe[0]].name}'" for pe in freest.pes)
         )
-    found, limit = freest, total / count
-    while limit < total:
-        tried = fuse(graph, weights, limit)
-        if len(tried.pes) <= count:
-            found = tried
-            break
+    tried, limit, last = [], total / count, total
+    while limit < last:
+        fusion = fuse(graph, weights, limit)
+        if len(fusion.pes) <= count:
+            tried.append(fusion)
+            last = min(last, tried[0].busiest * _UNEVEN)
         limit *= _FINER
+    found = min(tried, key=lambda fusion: (fusion.traffic, fusion.busiest), default=freest)
     return tuple(_described(graph, weights, found, number) for number in range(len(found.pes)))
 
 
