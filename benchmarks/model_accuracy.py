@@ -40,7 +40,7 @@ import penstock as pn
 from computing import computed
 from measuring import table
 from penstock.compiler.physical import Expected, Group, Machine, Physical, expect
-from penstock.compiler.planner import completed, held_shares
+from penstock.compiler.planner import completed, held_shares, with_keys
 from penstock.compiler.regions import as_op_graph, find_regions
 from penstock.compiler.weights import weigh
 from penstock.graph.graph import Graph
@@ -123,10 +123,11 @@ def configurations(ops: list[Op]) -> Iterator[Config]:
 
 def layout(graph: Graph, config: Config) -> tuple[Group, ...]:
     order = graph.topological
-    return tuple(
+    groups = [
         Group(tuple(tuple(order[start:stop]) for start, stop in region.pipelines), region.replicas)
         for region in config.regions
-    )
+    ]
+    return tuple(with_keys(graph, groups))
 
 
 def quiet_profile(flow: pn.Flow) -> pn.Profile:
@@ -161,9 +162,8 @@ def run_once(case: Case, tuples: int, groups: tuple[Group, ...], machine: Machin
     flow, collected = case.build(tuples)
     plan = replace(pn.plan(flow), physical=Physical(groups, machine))
     gc.collect()
-    start = time.perf_counter()
-    pn.run(flow, on="local", plan=plan)
-    return tuples / (time.perf_counter() - start), collected
+    job = pn.run(flow, on="local", plan=plan)
+    return job.metrics().rate, collected
 
 
 def overlap() -> float:
@@ -224,7 +224,7 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2, help="what the model is told of the machine")
     options = parser.parse_args()
     port = calibrate()["port"]
-    machine = Machine(options.cores, port.delta, port.cp, gil=True)
+    machine = Machine(options.cores, port.delta, port.cp, gil=True, keyed_cp=port.keyed_cp)
     seconds, rounds = (0.15, 3) if options.short else (0.4, 4)
     print(
         f"{options.cores} cores, δ {port.delta * 1e6:.3f} µs, c_p {port.cp * 1e6:.3f} µs; "
