@@ -5,8 +5,8 @@
 Topologies: a pipeline of 100 (and, with --full, 1,000) operators, 1,000 operators side by side, 10 pipelines of 100.
 Operators: batch operators that free the GIL and compute so many floating point operations per tuple, and operators that
 wait 1 ms per tuple. With those, contenders of many threads get more tuples, so that all run for some seconds: what
-counts is the rate of a full pipeline, not how long it takes to fill. Numbers are tuples per second at the sink and, in brackets, the ratio to the manual model: the
-median of several rounds in which the contenders take turns.
+counts is the rate of a full pipeline, not how long it takes to fill. Numbers are tuples per second at the sink and, in
+brackets, the ratio to the manual model: the median of several rounds in which the contenders take turns.
 """
 
 from __future__ import annotations

@@ -34,7 +34,7 @@ from penstock.errors import (
 from penstock.graph.flow import Flow
 from penstock.graph.keys import Key
 from penstock.graph.meeting import barrier
-from penstock.graph.operator import CoOperator, Operator, OperatorContext
+from penstock.graph.operator import CoOperator, Operator, OperatorContext, ThreadContext
 from penstock.graph.stream import KeyedStream, Stream
 from penstock.operators import loops
 from penstock.operators.aggregates import (
@@ -90,6 +90,7 @@ __all__ = [
     "Source",
     "SourceError",
     "Stream",
+    "ThreadContext",
     "aggregator",
     "barrier",
     "beacon",

@@ -5,7 +5,7 @@ and can be inlined belongs to it. A new segment starts at
 
 * a source,
 * an input port where several streams meet, and an operator with several inputs (every port is an entry of its own),
-* an operator that takes whole chunks (map_batch, file sinks),
+* an operator that takes whole chunks (map_batch, file sinks) or has threads of its own,
 * what follows an operator that may also speak between tuples (`ends_segment`: windows, joins, …),
 * a threaded port,
 * a place where the function would grow too long or too deep for Python's compiler.
@@ -42,7 +42,7 @@ class Traits:
     """What the cut needs to know of an operator's logic."""
 
     ends_segment: bool
-    whole_chunk: bool
+    starts_segment: bool
     nests: bool
 
 
@@ -84,7 +84,7 @@ def _inline_parent(graph: Graph, node: Node, known: list[Traits], threaded: Coll
     """The operator whose segment `node` may join, or None where it must start one."""
     if isinstance(node.operation, Read | Feedback) or len(node.inputs) != 1 or len(node.inputs[0].streams) != 1:
         return None
-    if known[node.index].whole_chunk or Target(node.index, 0) in threaded:
+    if known[node.index].starts_segment or Target(node.index, 0) in threaded:
         return None
     stream = node.inputs[0].streams[0]
     above = graph.nodes[stream.node]

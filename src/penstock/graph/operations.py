@@ -157,7 +157,14 @@ class Process(Operation):
     def control(self) -> frozenset[int]:
         return frozenset(self.operator.control)
 
+    @property
+    def own_threads(self) -> bool:
+        """The operator has threads of its own."""
+        return isinstance(self.operator, Operator) and self.operator.own_threads
+
     def kind(self, keyed: bool) -> Kind:
+        if self.own_threads:
+            return "stateful"  # one copy: its threads know nothing of keys
         return self.operator.kind or ("partitioned" if keyed else "stateful")
 
     @property

@@ -20,13 +20,14 @@ Kind = Literal["stateless", "partitioned", "stateful"]
 class OperatorContext:
     """What an operator may ask of the system that runs it."""
 
-    __slots__ = ("_outputs", "clock", "key", "name")
+    __slots__ = ("_outputs", "_threads", "clock", "key", "name")
 
     def __init__(self, name: str, outputs: int, *, key: Any = None, clock: Clock | None = None) -> None:
         self.name = name
         self.key = key
         self.clock: Clock = clock if clock is not None else SystemClock()
         self._outputs: list[list[Any]] = [[] for _ in range(outputs)]
+        self._threads: list[Callable[[ThreadContext], None]] | None = None  # a list while the operator may ask for some
 
     def submit(self, item: Any, port: int = 0) -> None:
         """Send `item` out of output `port`."""
@@ -37,6 +38,39 @@ class OperatorContext:
     def punctuate(self, port: int = 0) -> None:
         """Send a window punctuation out of output `port`."""
         self.submit(Punctuation.WINDOW, port)
+
+    def start_thread(self, function: Callable[[ThreadContext], None]) -> None:
+        """Have `function(out)` run in a thread of its own once the program starts; see `Operator.own_threads`.
+
+        Only from `open`.
+        """
+        if self._threads is None:
+            raise RuntimeError("start_thread() is for open(), in an operator whose class says own_threads = True")
+        self._threads.append(function)
+
+
+class ThreadContext:
+    """How a thread of an operator's own sends tuples. They go downstream at once; a slow reader slows the thread.
+
+    Calls come back with an exception that ends the thread when the run is being stopped.
+    """
+
+    def submit(self, item: Any, port: int = 0) -> None:
+        """Send `item` out of output `port`."""
+        raise NotImplementedError
+
+    def submit_all(self, items: list[Any], port: int = 0) -> None:
+        """Send several tuples at once, which is cheaper than one by one."""
+        raise NotImplementedError
+
+    def punctuate(self, port: int = 0) -> None:
+        """Send a window punctuation out of output `port`."""
+        raise NotImplementedError
+
+    @property
+    def stopping(self) -> bool:
+        """True once the run is being stopped: return soon."""
+        raise NotImplementedError
 
 
 class Operator:
@@ -62,12 +96,37 @@ class Operator:
     >>> _ = pn.run(flow, on="local")
     >>> out
     [0, 1, 2]
+
+    An operator with threads of its own (`own_threads = True`) starts them in `open`. They submit tuples through what
+    they are given, and the operator's outputs end when its inputs have ended and its threads have returned. Such an
+    operator is stateful, and what it keeps in `self` for its threads it protects itself. It runs locally only.
+
+    >>> import queue
+    >>> class Ask(pn.Operator):
+    ...     own_threads = True
+    ...     def open(self, ctx):
+    ...         self.questions = queue.Queue()
+    ...         ctx.start_thread(self.answer)
+    ...     def answer(self, out):
+    ...         while (question := self.questions.get()) is not None:
+    ...             out.submit(question * 2)  # after a talk with a slow server, say
+    ...     def process(self, t, port):
+    ...         self.questions.put(t)
+    ...     def on_punctuation(self, mark, port):
+    ...         if mark is pn.Punctuation.FINAL:
+    ...             self.questions.put(None)
+    >>> flow = pn.Flow("ask")
+    >>> out = flow.source([1, 2, 3]).process(Ask()).collect()
+    >>> _ = pn.run(flow, on="local")
+    >>> out
+    [2, 4, 6]
     """
 
     inputs: int = 1
     outputs: int = 1
     control: tuple[int, ...] = ()
     kind: Kind | None = None
+    own_threads: bool = False
 
     def open(self, ctx: OperatorContext) -> None:
         """Called once before the first tuple; the place to keep `ctx` and to open resources."""

@@ -22,6 +22,7 @@ from typing import Any, Final, Protocol
 
 from penstock.clock import Clock, SystemClock
 from penstock.graph.graph import Node
+from penstock.graph.operator import ThreadContext
 from penstock.tuples import Punctuation
 
 Emit = Callable[[int, list[Any]], None]
@@ -102,6 +103,7 @@ class Logic:
     ends_segment: bool = False  # outputs also outside `write`: on marks, by time, at the end
     whole_chunk: bool = False  # takes a chunk at once; see `on_chunk`
     forwards_marks: bool = True  # window punctuation passes on after the operator saw it
+    own_threads: bool = False  # has threads that submit tuples (`runtime.own_threads`); it ends its segment, too
     nests: bool = False  # `write` opens a loop or block around what follows
 
     def __init__(self, node: Node, clock: Clock | None = None) -> None:
@@ -113,6 +115,10 @@ class Logic:
 
     def close(self, failed: bool = False) -> None:
         """Called once, after the last tuple, however the job ended."""
+
+    def thread_functions(self) -> list[Callable[[ThreadContext], None]]:
+        """After `open`: what is to run in threads of the operator's own."""
+        return []
 
     def interrupt(self) -> None:
         """The job is being stopped: wake whoever waits inside this operator. May be called from any thread."""

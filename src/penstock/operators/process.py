@@ -10,13 +10,13 @@ therefore speak only through what `process` returns, and is written inline like 
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 from penstock.clock import Clock
 from penstock.graph.graph import Node
 from penstock.graph.operations import Process
-from penstock.graph.operator import CoOperator, Operator, OperatorContext
+from penstock.graph.operator import CoOperator, Operator, OperatorContext, ThreadContext
 from penstock.operators.base import Emit, KeyedState, Logic, Writer
 from penstock.operators.coroutine import MOST_BUFFERED, Driver
 from penstock.operators.keys import write_key
@@ -52,7 +52,14 @@ class ProcessLogic(Logic):
         self.keyed = node.kind == "partitioned"
         self.instances = KeyedState(self.make)
         self.outputs: list[list[Any]] = [[] for _ in range(node.operation.outputs)]
-        self.inline = _only_returns(self.prototype) and node.operation.outputs <= 1 and node.operation.inputs == 1
+        self.own_threads = node.operation.own_threads
+        self.threads: list[Callable[[ThreadContext], None]] = []
+        self.inline = (
+            _only_returns(self.prototype)
+            and not self.own_threads
+            and node.operation.outputs <= 1
+            and node.operation.inputs == 1
+        )
         self.ends_segment = not self.inline
         self.final: set[int] = set()  # inputs that have ended
         self.closed = False
@@ -67,7 +74,10 @@ class ProcessLogic(Logic):
             context = OperatorContext(self.node.name, 0, key=key, clock=self.clock)
             context._outputs = self.outputs
             instance = prototype
+            if self.own_threads:
+                context._threads = self.threads
             instance.open(context)
+            context._threads = None
         for port in sorted(self.final):
             rest = self.absorb(instance.on_punctuation(Punctuation.FINAL, port))
             while rest is not None and not isinstance(rest, Driver):  # a driver goes on with its first tuple
@@ -86,6 +96,9 @@ class ProcessLogic(Logic):
     def open(self) -> None:
         if not self.keyed:
             self.instances[None]  # made, and opened, now
+
+    def thread_functions(self) -> list[Callable[[ThreadContext], None]]:
+        return self.threads
 
     def close(self, failed: bool = False) -> None:
         if not self.closed:
@@ -183,7 +196,7 @@ class ProcessLogic(Logic):
 
     def on_port_final(self, port: int, emit: Emit) -> None:
         self.final.add(port)
-        if not self.inline:
+        if not self.inline and port < self.node.operation.inputs:  # not where its own threads have ended
             self._punctuate(Punctuation.FINAL, port, emit)
 
     def backlog(self, port: int) -> int:

@@ -90,6 +90,8 @@ class Ending:
         pe = self._pe
         if pe.is_changing or any(helper is not None and helper.thread.is_alive() for helper in (pe.timer, pe.relief)):
             return False
+        if any(own.inside for own in pe.own_threads):
+            return False
         before = self._movement()
         return all(port.idle for port in pe.ports.values()) and self._movement() == before
 

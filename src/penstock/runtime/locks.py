@@ -2,8 +2,9 @@
 
 Who reaches a segment is known beforehand. A *carrier* is whoever starts a turn: the thread of a source, whoever has the
 consumer flag of a threaded port (one thread at a time), and the timer where an operator follows the clock. It reaches
-all segments down to the next threaded ports. A segment that only one carrier reaches needs no lock. Nor does one that
-is reached through a single other segment which is protected itself: a turn keeps that lock until it is drained.
+all segments down to the next threaded ports, and so do threads that an operator has started itself. A segment that only
+one carrier reaches needs no lock. Nor does one that is reached through a single other segment which is protected
+itself: a turn keeps that lock until it is drained.
 
 What goes back through a feedback loop is delivered after the consumer flag is given back (`runtime.turn`). While one
 thread does so, another may have the flag and come here too: behind a port, the loop is a carrier of its own.
@@ -50,7 +51,7 @@ def place_locks(
             segment.lock = segment.protection = None
             continue
         feeders = above[segment.index]
-        entered_here = segment.index in entered or _is_timed(segment) or segment.is_feedback
+        entered_here = segment.index in entered or _is_timed(segment) or segment.has_threads or segment.is_feedback
         if len(feeders) == 1 and feeders <= protected.keys() and not entered_here:
             segment.lock, segment.protection = None, protected[next(iter(feeders))]
             protected[segment.index] = segment.protection
@@ -83,6 +84,7 @@ def _reached_by(
     ports = set[str]().union(*entered.values())
     for segment in segments:
         own = {segment.root.name} if segment.root.is_source else set()
+        own |= {f"threads of {segment.root.name}"} if segment.has_threads else set()
         reached[segment.index] = own | ({TIMER} if _is_timed(segment) else set()) | entered.get(segment.index, set())
     changed = True
     while changed:  # once, and once more for each feedback loop

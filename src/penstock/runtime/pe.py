@@ -36,6 +36,7 @@ from penstock.runtime.ending import Ending, GivenUp, core_count
 from penstock.runtime.failure import operator_error
 from penstock.runtime.locks import Meeting
 from penstock.runtime.metrics import LatencyRecorder
+from penstock.runtime.own_threads import OwnThread, make_threads
 from penstock.runtime.pacing import Pacer
 from penstock.runtime.placement import change_ports
 from penstock.runtime.policies import Policy, as_policy
@@ -127,6 +128,7 @@ class PE:
         timed = self._timed()
         self.timer = Timer(self, timed) if timed else None
         pulled = [source for source in self.sources if source.pulled is not None]
+        self.own_threads: list[OwnThread] = []
         self.relief = Relief(self, pulled) if pulled else None
 
     @property
@@ -318,6 +320,9 @@ class PE:
                 helper.start()
         if any(port.scheduled for port in self.ports.values()):
             self.scheduler.set_threads(self.first_threads())
+        self.own_threads = make_threads(self)
+        for own in self.own_threads:
+            own.thread.start()
         for source in self.sources:
             source.start()
         threading.Thread(target=self._supervise, name=f"{self.graph.name}: supervisor", daemon=True).start()
@@ -340,7 +345,7 @@ class PE:
         for source in self.sources:
             self._ending.join(source.thread)
         self._sources_done = True
-        if self.ports or self.error is not None:
+        if self.ports or self.own_threads or self.error is not None:
             self._ending.wait_for_ports()
         self._finishing = True  # no change of ports begins any more
         if self._ending.acquire(self._changing):
@@ -453,6 +458,7 @@ class PE:
     def threads(self) -> Iterable[threading.Thread]:
         """The threads of this PE."""
         yield from (source.thread for source in self.sources)
+        yield from (own.thread for own in self.own_threads)
         yield from (
             helper.thread for helper in (*self.dedicated.values(), *self._leaving, *self.scheduler.all_workers())
         )

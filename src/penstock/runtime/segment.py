@@ -128,6 +128,8 @@ class Segment:
         self.probes = Probes([0.0] * len(plan.nodes), [0] * len(plan.nodes), [0] * len(plan.nodes), time.perf_counter)
         self.received = 0  # tuples that entered, exactly
         self._takes_chunks = logics[plan.root].whole_chunk  # then what a tuple costs depends on how many come at once
+        self.has_threads = logics[plan.root].own_threads  # which are one more input (runtime.own_threads)
+        self.own_input = len(self.root.inputs)
         self.is_feedback = isinstance(self.root.operation, Feedback)
 
     # ------------------------------------------------------------------------------------------------ compiling
@@ -147,6 +149,9 @@ class Segment:
             self._waiting_finals = {0: 1}
         else:
             self._waiting_finals = {port: len(entry.streams) for port, entry in enumerate(self.root.inputs)}
+        if self.has_threads:
+            self._open_ports.add(self.own_input)
+            self._waiting_finals[self.own_input] = 1
 
     def continue_from(self, earlier: Segment) -> None:
         """Take over the state of the segment that ran this one's root before."""

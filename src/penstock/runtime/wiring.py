@@ -25,7 +25,7 @@ _SEGMENTS: dict[type[Operation], type[Segment]] = {Deal: SplitterSegment, Gather
 
 def traits_of(logic: Logic) -> Traits:
     """What the cut into segments needs to know of `logic`."""
-    return Traits(logic.ends_segment, logic.whole_chunk, logic.nests)
+    return Traits(logic.ends_segment, logic.whole_chunk or logic.own_threads, logic.nests)
 
 
 class Wiring:

@@ -129,3 +129,8 @@ def refuse(graph: Graph) -> None:
                 f"operator '{node.name}' ({node.location}) cannot run on Spark: a suspended loop cannot be kept in the "
                 "state store; write it as a pn.Operator, or use on='local'"
             )
+        if isinstance(node.operation, ops.Process) and node.operation.own_threads:
+            raise FlowError(
+                f"operator '{node.name}' ({node.location}) cannot run on Spark: what its own threads submit is part of "
+                "no batch; use on='local'"
+            )
