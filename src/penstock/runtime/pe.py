@@ -41,7 +41,7 @@ from penstock.runtime.pacing import Pacer
 from penstock.runtime.placement import change_ports
 from penstock.runtime.policies import Policy, as_policy
 from penstock.runtime.port import CAPACITY, Port
-from penstock.runtime.profiler import Counts, make_profile, total_counts
+from penstock.runtime.profiler import Counts, Tally, make_profile
 from penstock.runtime.relief import Relief
 from penstock.runtime.scheduler import QUANTUM, Scheduler
 from penstock.runtime.segment import Segment
@@ -114,8 +114,7 @@ class PE:
         ports = {target: self.make_port(target, model) for target, model in placed.items()}
         self.wiring = Wiring(graph, self.logics, ports, profile, tracked=self.replicated.tracked)
         self.wiring.connect()
-        self.retired: list[Segment] = []  # of the change before, whose numbers still count
-        self._past: dict[int, Counts] = {}  # numbers of those of earlier changes
+        self._tally = Tally()
         self._leaving: list[DedicatedThread] = []  # told to end
         self._changing = threading.Lock()
         self._finishing = False
@@ -257,9 +256,8 @@ class PE:
 
     def rewire(self, wiring: Wiring) -> list[Segment]:
         """Put a prepared wiring in force; only while no thread is inside its turn. Returns the old segments."""
-        self._fold_retired()
         retired = wiring.connect()
-        self.retired += retired
+        self._tally.retire(retired)
         self.wiring = wiring
         by_root = {segment.plan.root: segment for segment in wiring.segments}
         for source in self.sources:
@@ -269,16 +267,10 @@ class PE:
             self.timer.segments = self._timed()
         return retired
 
-    def _fold_retired(self) -> None:
-        """Keep the numbers of segments that run no more, and not the segments."""
-        for node, numbers in total_counts(self.retired).items():
-            self._past[node] = self._past[node] + numbers if node in self._past else numbers
-        self.retired.clear()
-
     def operator_counts(self) -> dict[int, Counts]:
         """The numbers of every operator of the user's program so far, all copies together."""
         totals: dict[int, Counts] = {}
-        for node, numbers in self.counts().items():
+        for node, numbers in self._tally.counts(self.segments).items():
             if not isinstance(self.graph.nodes[node].operation, Deal | Gather):
                 like = self.replicated.origin[node]
                 totals[like] = totals[like] + numbers if like in totals else numbers
@@ -287,13 +279,6 @@ class PE:
     def copies(self, index: int) -> list[Logic]:
         """The logic of every copy of an operator of the user's program."""
         return [self.logics[node] for node in self.replicated.copies[index]]
-
-    def counts(self) -> dict[int, Counts]:
-        """The numbers of every operator and of every copy so far."""
-        totals = total_counts([*self.retired, *self.segments])
-        for node, numbers in self._past.items():
-            totals[node] = totals[node] + numbers
-        return totals
 
     # ------------------------------------------------------------------------------------------------- lifetime
 

@@ -138,3 +138,24 @@ def total_counts(segments: Iterable[Segment]) -> dict[int, Counts]:
             known = totals.get(node)
             totals[node] = numbers if known is None else known + numbers
     return totals
+
+
+class Tally:
+    """The numbers of operators whose segments are cut anew now and then."""
+
+    def __init__(self) -> None:
+        self._retired: list[Segment] = []  # of the last cut, which may still have something to do
+        self._past: dict[int, Counts] = {}  # numbers of those of earlier cuts
+
+    def retire(self, segments: list[Segment]) -> None:
+        """These segments are replaced. Of those replaced before, the numbers are kept and not the segments."""
+        for node, numbers in total_counts(self._retired).items():
+            self._past[node] = self._past[node] + numbers if node in self._past else numbers
+        self._retired = list(segments)
+
+    def counts(self, segments: list[Segment]) -> dict[int, Counts]:
+        """The numbers of every operator, of which these are the segments now."""
+        totals = total_counts([*self._retired, *segments])
+        for node, numbers in self._past.items():
+            totals[node] = totals[node] + numbers
+        return totals
