@@ -229,7 +229,7 @@ def main() -> None:
     print(
         f"{options.cores} cores, δ {port.delta * 1e6:.3f} µs, c_p {port.cp * 1e6:.3f} µs; "
         f"the load is {os.getloadavg()[0]:.1f}.\n"
-        "Python code of all threads shares one core; batch operators are taken to free the GIL."
+        "Python code of all threads shares one core; how long batch operators free the GIL is in the profile."
     )
     cases = [random_chain(seed) for seed in range(1, 6)] + [log_watch()]
     rows = [measure(case, machine, rounds, seconds) for case in cases]

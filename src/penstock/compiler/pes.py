@@ -1,7 +1,8 @@
 """The PEs of a plan: which operators share a process, what goes from one process to another, and why.
 
 `fuse` divides a graph under a load limit; here the limit is sought that makes the number of PEs asked for. The busiest
-is to have little to do, but a quarter more than the least is fine where less is sent then. What the user said with `colocate`, `exlocate` and `isolate` always holds.
+is to have little to do, but a quarter more than the least is fine where less is sent then. What the user said with
+`colocate`, `exlocate` and `isolate` always holds.
 """
 
 from __future__ import annotations
