@@ -105,7 +105,7 @@ class Case:
         """How many tuples a contender gets."""
         if not self.waits or options["threading"] == "manual":
             return self.tuples
-        return self.tuples * max(1, options.get("threads", ALL_THREADS[-1]) // 2)
+        return self.tuples * max(1, options.get("threads", 8) // 2)
 
 
 def run_once(case: Case, options: dict[str, Any]) -> float:

@@ -55,6 +55,7 @@ def make_data_source(
         def __init__(self) -> None:
             self._batch = batch_items or parts
             self._asked: float | None = None
+            self._quickest = float("inf")  # seconds of a batch
 
         def initialOffset(self) -> dict[str, Any]:  # noqa: N802
             return {"source": source, "items": 0, "ended": 0}
@@ -86,11 +87,16 @@ def make_data_source(
             return count, count >= total >= 0
 
         def _adapt(self) -> None:
-            """More items when the last batch was quick, fewer when it was slow."""
+            """More items when the last batch was quick, fewer when it was slow.
+
+            Spark needs time for a batch however small it is, at most as long as the quickest batch took. Where that
+            leaves little of the target, batches may take longer: at least half of their time goes into items.
+            """
             if self._asked is None or batch_items is not None:
                 return
             taken, self._asked = max(0.05, time.monotonic() - self._asked), None
-            factor = min(8.0, max(0.5, target_seconds / taken))
+            self._quickest = min(self._quickest, taken)
+            factor = min(8.0, max(0.5, max(target_seconds, 2 * self._quickest) / taken))
             self._batch = max(parts, min(most_items, round(self._batch * factor)))
 
         def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
