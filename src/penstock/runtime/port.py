@@ -42,7 +42,7 @@ CAPACITY = 4 * CHUNK
 LOOK_AGAIN = 0.010
 # A consumer takes as many tuples at once as it processes in about this time, so that it can be stopped, suspended and
 # moved soon, and so that tuples do not wait for others to be done with.
-SLICE = 0.004
+SLICE = 0.005
 _FIRST_LIMIT = 4
 
 
@@ -69,7 +69,7 @@ class Pace:
             self._per_tuple += (measured - self._per_tuple) / 16
         if self._per_tuple <= 0:
             return self._largest
-        return max(1, min(self._largest, int(self._seconds / self._per_tuple)))
+        return max(1, min(self._largest, round(self._seconds / self._per_tuple)))
 
 
 class Port:
