@@ -12,7 +12,7 @@ import pytest
 import penstock as pn
 from penstock.runtime.pacing import MOST_HELD
 from penstock.runtime.pe import PE
-from penstock.runtime.source_loop import LARGEST
+from penstock.tuples import CHUNK
 
 Run = Callable[..., pn.Job]
 
@@ -266,7 +266,7 @@ def test_a_source_far_ahead_of_a_barrier_waits_for_the_other() -> None:
     job = pn.submit(flow, on="local")
     _until(lambda: read[0] >= MOST_HELD)
     _until(lambda: job._running.pe.pacer._waiting)  # type: ignore[attr-defined]
-    assert read[0] <= MOST_HELD + 2 * LARGEST
+    assert read[0] < MOST_HELD + 2 * CHUNK
     go.set()
     job.wait()
     assert out == [(n, n) for n in range(100_000)]
@@ -403,5 +403,5 @@ def test_chunks_start_small_and_grow_with_the_load() -> None:
     flow.source(range(5000)).map_batch(batch).collect()
     pn.run(flow, on="local")
     assert sizes[0] == 1
-    assert 1 < max(sizes) <= LARGEST
+    assert 1 < max(sizes) <= CHUNK
     assert sum(sizes) == 5000

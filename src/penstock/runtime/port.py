@@ -53,11 +53,10 @@ class Pace:
     themselves need should count, so the estimate follows quick runs at once and slow ones slowly.
     """
 
-    __slots__ = ("_largest", "_per_tuple", "_seconds")
+    __slots__ = ("_per_tuple", "_seconds")
 
-    def __init__(self, seconds: float, largest: int = CHUNK) -> None:
+    def __init__(self, seconds: float) -> None:
         self._seconds = seconds
-        self._largest = largest
         self._per_tuple = 0.0
 
     def most(self, tuples: int, seconds: float) -> int:
@@ -67,9 +66,7 @@ class Pace:
             self._per_tuple = measured
         else:
             self._per_tuple += (measured - self._per_tuple) / 16
-        if self._per_tuple <= 0:
-            return self._largest
-        return max(1, min(self._largest, round(self._seconds / self._per_tuple)))
+        return max(1, min(CHUNK, round(self._seconds / self._per_tuple))) if self._per_tuple > 0 else CHUNK
 
 
 class Port:

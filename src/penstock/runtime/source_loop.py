@@ -23,7 +23,7 @@ from penstock.graph.graph import Output
 from penstock.runtime.failure import operator_error
 from penstock.runtime.port import Pace
 from penstock.runtime.segment import Entry, Segment
-from penstock.tuples import CHUNK, DeadLetter, Punctuation
+from penstock.tuples import DeadLetter, Punctuation
 
 if TYPE_CHECKING:
     from penstock.runtime.pe import PE
@@ -36,8 +36,6 @@ QUICK = 0.001
 SLOW = 0.005
 # A chunk that takes longer than this to carry is too large: nothing can be stopped, cancelled or moved meanwhile.
 LONG = 0.008
-# Where no queue takes what is read, chunks may be this large; others have to share the queues' capacity.
-LARGEST = 4 * CHUNK
 # Pauses between looks at a source that has nothing: doubling up to 10 ms (scheduler paper §4.1).
 SHORTEST_PAUSE, LONGEST_PAUSE = 0.0002, 0.010
 
@@ -59,7 +57,7 @@ class SourceLoop:
         self.dead = 0
         self.read_seconds = 0.0
         self.read_until = 0.0
-        self._pace = Pace(LONG, LARGEST)
+        self._pace = Pace(LONG)
         self.carried = 0.0  # seconds the last chunk took, without working for others
         self.ended = False
         self.offset: Any = None
@@ -168,8 +166,6 @@ class SourceLoop:
         A chunk has a fixed price, so larger ones are cheaper per tuple; but its first tuple waits for the last.
         """
         most = self._pace.most(got, self.carried) if got else limit
-        if most > CHUNK and self.pe.ports:
-            most = CHUNK
         if taken > SLOW:
             return max(1, limit // 8)
         if limit > most:
