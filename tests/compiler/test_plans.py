@@ -19,7 +19,7 @@ import pytest
 import penstock as pn
 from penstock.compiler.fission import why_single
 from penstock.compiler.layout_text import layout_lines
-from penstock.compiler.physical import Group, Machine, Physical, arrange, expect
+from penstock.compiler.physical import CROWDING, Group, Machine, Physical, arrange, expect
 from penstock.compiler.planner import decide, with_keys
 from penstock.compiler.regions import as_op_graph, find_regions, part_of
 from penstock.compiler.weights import weigh
@@ -237,6 +237,21 @@ def test_on_a_graph_the_model_is_that_of_the_search(seed: int) -> None:
     assert expected.throughput == pytest.approx(plan.throughput)
 
 
+def test_threads_lose_time_where_more_are_busy_than_there_are_cores() -> None:
+    flow = pn.Flow("busy")
+    flow.source([1]).map(abs).map(abs).sink(print)
+    weights = weigh(flow.graph())  # one second each
+    four, two = [Group(((0,), (1,), (2,), (3,)))], [Group(((0, 1), (2, 3)))]
+    for layout, cores, time in ((two, 2, 2.0), (four, 4, 1.0), (four, 8, 1.0), (four, 2, 2.2), (two, 1, 4.4)):
+        expected = expect(layout, weights, Machine(cores, 0.0, 0.0, crowding=0.2))
+        assert expected is not None
+        assert 1 / expected.throughput == pytest.approx(time)
+    light = replace(weights, load=(2.0, 2.0, 1e-6, 1e-6))
+    expected = expect(four, light, Machine(2, 0.0, 0.0, crowding=0.2))
+    assert expected is not None
+    assert 1 / expected.throughput == pytest.approx(2.0, rel=1e-5)  # threads with next to nothing to do are not busy
+
+
 def test_a_region_that_is_split_by_key_pays_the_price_of_that() -> None:
     flow = pn.Flow("keys")
     counted = flow.source([{"a": 1}], name="in").map(dict, name="plain").key_by("a")
@@ -348,9 +363,9 @@ def _snapshot(name: str) -> str:
     graph, profile = _example(name), Profile.load(SNAPSHOTS / f"{name}.profile.json")
     parts = []
     for title, machine in {
-        "4 cores, no GIL": Machine(4, 5e-8, 1.7e-7),
-        "16 cores, no GIL": Machine(16, 5e-8, 1.7e-7),
-        "4 cores, with a GIL": Machine(4, 5e-8, 1.7e-7, gil=True),
+        "4 cores, no GIL": Machine(4, 5e-8, 1.7e-7, crowding=CROWDING),
+        "16 cores, no GIL": Machine(16, 5e-8, 1.7e-7, crowding=CROWDING),
+        "4 cores, with a GIL": Machine(4, 5e-8, 1.7e-7, gil=True, crowding=CROWDING),
     }.items():
         parts += [f"--- {title}", *layout_lines(graph, decide(graph, profile, machine))]
     return "\n".join(parts) + "\n"

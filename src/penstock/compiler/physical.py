@@ -17,6 +17,7 @@ from penstock.errors import PenstockError
 from penstock.graph.graph import Graph
 
 Pipeline = tuple[int, ...]
+CROWDING = 0.2  # of `Machine`, for threads of this runtime: what benchmarks/model_accuracy.py measures
 _CLOSE = 1e-9  # times that differ by less are the same
 
 
@@ -46,7 +47,8 @@ class Group:
 class Machine:
     """What a layout runs on. With `gil`, threads of one process share one core for Python code.
 
-    `delta`, `cp` and `keyed_cp` are those of a `Boundary`; without a word of it, `keyed_cp` is `cp`.
+    `delta`, `cp` and `keyed_cp` are those of a `Boundary`; without a word of it, `keyed_cp` is `cp`. `crowding` is the
+    part of all work that threads lose where far more are busy than there are cores; the paper's model has none.
     """
 
     cores: int
@@ -54,6 +56,7 @@ class Machine:
     cp: float
     gil: bool = False
     keyed_cp: float = -1.0
+    crowding: float = 0.0
 
     def __post_init__(self) -> None:
         if self.keyed_cp == -1.0:
@@ -110,6 +113,10 @@ def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Se
 
     `held` is the part of each operator's load during which it holds the GIL; all of it where nothing is said. Handing
     over, splitting and merging are Python code. Regions whose groups have a `key` are split by it.
+
+    Eq 13 takes cores to be divisible at will. With `crowding`, work grows where more threads are busy than there are
+    cores: they wait for each other, and some core idles meanwhile. How many are busy is their work squared over the sum
+    of its squares: threads that do the same count one each, one that does next to nothing does not count.
     """
     place = {node: (g, p) for g, group in enumerate(groups) for p, line in enumerate(group.pipelines) for node in line}
     switching = [0.0] * len(groups)
@@ -122,20 +129,27 @@ def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Se
         elif p != q:  # eq 5
             times[g][p] += machine.delta * tuples
             times[g][q] += machine.delta * tuples
-    region_times, work, python = [], 0.0, 0.0
+    region_times, work, squares, python = [], 0.0, 0.0, 0.0
     for number, group in enumerate(groups):
         cp = machine.keyed_cp if group.key else machine.cp  # eq 8: by what the stream is split
         splitting = weights.arrivals[group.entry] * cp * math.log2(group.width)
         overhead = switching[number] + splitting
         region_times.append(overhead + max(times[number]) / group.width)  # eqs 6–9
         work += overhead + sum(times[number])  # eq 14
+        first, *others = times[number]
+        squares += sum(time * time for time in (first + overhead, *others)) / group.width
         loads = [weights.load[node] for node in group.nodes]
         python += overhead + sum(times[number]) - sum(loads)
     shares = held or [1.0] * len(weights.load)
     python += sum(load * share for load, share in zip(weights.load, shares, strict=True))
     if work <= 0:
         return None
-    limits = {"gil": python if machine.gil else 0.0, "cores": work / machine.cores, "region": max(region_times)}
+    crowded = 1 + machine.crowding * max(0.0, 1 - machine.cores * squares / (work * work))
+    limits = {
+        "gil": python if machine.gil else 0.0,
+        "cores": work * crowded / machine.cores,
+        "region": max(region_times),
+    }
     slowest = max(limits.values())  # eqs 12, 13
     limit = next(name for name, time in limits.items() if time >= slowest * (1 - _CLOSE))
     bottleneck = max(range(len(groups)), key=region_times.__getitem__)

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from penstock.compiler.fission import why_single
 from penstock.compiler.physical import Expected, Group, Machine, Physical, Pipeline, expect
 from penstock.compiler.regions import Regions, as_op_graph, find_regions, part_of
+from penstock.compiler.steps import Steps, improved
 from penstock.compiler.weights import Weights, weigh
 from penstock.graph.graph import Graph
 from penstock.graph.operations import MapBatch
@@ -31,15 +32,22 @@ def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
     [(((0,),), 1), (((1,),), 4), (((2,),), 1)]
     """
     weights = weigh(graph, completed(graph, profile))
-    regions = _replicable(graph)
+    regions = replicable_regions(graph)
     held = held_shares(graph, profile)
     layouts = [
         with_keys(graph, _with_wishes(graph, regions, layout))
         for layout in _layouts(graph, regions, weights, machine, held)
     ]
-    rated = [(expect(layout, weights, machine, held), layout) for layout in layouts]
-    groups = trimmed(graph, best_of(rated)[1], lambda layout: expect(layout, weights, machine, held))
-    expected = expect(groups, weights, machine, held)
+
+    keys = _Keys(graph)
+
+    def rating(layout: list[Group]) -> Expected | None:
+        return expect([keys.on(group) for group in layout], weights, machine, held)
+
+    steps = Steps(graph, regions, machine.cores)
+    better = [improved(layout, steps, rating) for layout in layouts]
+    groups = trimmed(graph, best_of([(rating(layout), layout) for layout in better])[1], rating)
+    expected = rating(groups)
     reasons = _Reasons(graph, regions, weights, machine, groups, expected)
     return Physical(
         tuple(replace(group, reason=reasons.of_group(n)) for n, group in enumerate(with_keys(graph, groups))),
@@ -103,7 +111,7 @@ def held_shares(graph: Graph, profile: Profile) -> list[float]:
     ]
 
 
-def _replicable(graph: Graph) -> Regions:
+def replicable_regions(graph: Graph) -> Regions:
     """The regions of `graph` that can be replicated in one process."""
     found = find_regions(graph)
     alone, of_node = dict(found.alone), dict(found.of_node)
@@ -130,6 +138,7 @@ def _layouts(
     for either price are looked at.
     """
     ops = as_op_graph(graph, regions, weights)
+    yield _whole_regions(graph, regions, machine.cores)
     for cp in sorted({machine.cp, machine.keyed_cp}):
         yield _groups(graph, optimal_graph(ops, machine.cores, machine.delta, cp))
     if machine.gil:
@@ -151,6 +160,18 @@ def _groups(graph: Graph, plan: GraphPlan) -> list[Group]:
                 for start, stop in region.pipelines
             ]
             groups.append(Group(tuple(lines), region.replicas))
+    return sorted(groups, key=lambda group: rank[group.entry])
+
+
+def _whole_regions(graph: Graph, regions: Regions, width: int) -> list[Group]:
+    """Each region in so many copies, each copy in one thread: where one region matters, as many are busy as cores."""
+    rank = {index: place for place, index in enumerate(graph.topological)}
+    numbers = sorted(set(regions.of_node.values()))
+    rest = [index for index in graph.topological if index not in regions.of_node]
+    groups = [
+        Group((tuple(index for index in graph.topological if regions.of_node.get(index) == n),), width) for n in numbers
+    ]
+    groups += [Group((part,)) for part in _connected(graph, rest)]
     return sorted(groups, key=lambda group: rank[group.entry])
 
 
@@ -198,14 +219,24 @@ def _connected(graph: Graph, nodes: Iterable[int]) -> list[Pipeline]:
 
 def with_keys(graph: Graph, groups: Iterable[Group]) -> list[Group]:
     """`groups`, those in several copies with what their stream is split by."""
-    return [replace(group, key=_key(graph, group)) for group in groups]
+    key = _Keys(graph)
+    return [key.on(group) for group in groups]
 
 
-def _key(graph: Graph, group: Group) -> str:
-    if group.width == 1:
-        return ""
-    part = part_of(graph, group.nodes)
-    return str(part.key) if part.key is not None else "their keys" if part.own_keys else ""
+class _Keys:
+    """What groups are split by, each found once."""
+
+    def __init__(self, graph: Graph) -> None:
+        self._graph = graph
+        self._found: dict[tuple[int, ...], str] = {}
+
+    def on(self, group: Group) -> Group:
+        key = "" if group.width == 1 else self._found.get(group.nodes)
+        if key is None:
+            part = part_of(self._graph, group.nodes)
+            key = str(part.key) if part.key is not None else "their keys" if part.own_keys else ""
+            self._found[group.nodes] = key
+        return group if group.key == key else replace(group, key=key)
 
 
 # ---------------------------------------------------------------------------------------------------------- reasons

@@ -10,7 +10,7 @@ from dataclasses import replace
 from penstock.clock import Clock
 from penstock.compiler.fission import Replicated, replicate
 from penstock.compiler.pes import PlannedPE, plan_pes
-from penstock.compiler.physical import Machine, arrange
+from penstock.compiler.physical import CROWDING, Machine, arrange
 from penstock.compiler.plan import Plan, make_plan
 from penstock.compiler.plan_json import arranged
 from penstock.compiler.planner import completed, decide
@@ -114,7 +114,7 @@ def plan(
     check_cores(cores)
     cores = cores if cores is not None else core_count()
     port = (calibration if calibration is not None else kept_calibration())["port"]
-    machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil, port.keyed_cp)
+    machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil, port.keyed_cp, CROWDING)
     physical = decide(graph, profile, machine)
     pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups))
     return replace(plan_of(pe), cores=cores, physical=physical, pes=planned)
