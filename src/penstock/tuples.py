@@ -34,6 +34,14 @@ class Numbered:
 
 
 @dataclass(frozen=True, slots=True)
+class BrokenOff(Numbered):
+    """An in-band marker inside a region split by key: the channel failed inside this piece and sends no more.
+
+    `number` is the place in the piece of the tuple that failed. What came before it, in all channels, is still good.
+    """
+
+
+@dataclass(frozen=True, slots=True)
 class DeadLetter:
     """A tuple or a piece of input that could not be processed, and why.
 

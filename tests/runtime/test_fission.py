@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -114,15 +115,64 @@ def test_an_error_in_a_channel_names_the_operator(options: dict[str, Any]) -> No
         out = flow.source(range(10_000)).map(lambda n: 10 // (n - 5000), name="divide").collect()
     with pytest.raises(pn.OperatorError, match=r"divide.*\n?.*test_fission"):
         pn.run(flow, on="local", **options)
-    assert out == [10 // (n - 5000) for n in range(len(out))]
+    assert out == [10 // (n - 5000) for n in range(5000)]
 
 
 def test_a_key_that_cannot_be_read_names_the_operator() -> None:
     flow = pn.Flow("error")
     with flow.parallel(width=2, by="user"):
-        flow.source([{"user": 1}, {"name": 2}]).key_by("user").scan(lambda s, t: (s, t), init=0, name="keep").collect()
+        users = flow.source([{"user": 1}, {"user": 2}, {"name": 3}, {"user": 4}]).key_by("user")
+        out = users.scan(lambda s, t: (s, t["user"]), init=0, name="keep").collect()
     with pytest.raises(pn.OperatorError, match="keep"):
         pn.run(flow, on="local")
+    assert out == [1, 2]
+
+
+def _stop_at(bad: int, n: int) -> Iterator[int]:
+    yield n
+    if n == bad:
+        raise ValueError(n)
+    yield -n
+
+
+def _failing(seed: int, width: int) -> tuple[pn.Flow, list[Any]]:
+    """A region by key in which one tuple fails, in one of several ways; what it sent before that counts."""
+    rng = random.Random(seed)
+    count = rng.choice([5, 300, 3000, 5000])
+    bad, way, keys = rng.randrange(count), rng.randrange(4), rng.choice([1, 3, 50])
+
+    def key(n: int) -> int:
+        return n % keys
+
+    flow = pn.Flow("failing")
+    source = flow.source(range(count))
+    with flow.parallel(width=width, by=key):
+        numbers = source.key_by(key).scan(lambda seen, n: (seen + 1, n), init=0)
+        if rng.random() < 0.5:
+            numbers = numbers.filter(lambda n: n % 3 or n == bad)
+        if way == 0:
+            numbers = numbers.map(lambda n: n if n != bad else 1 // 0)
+        elif way == 1:
+            numbers = numbers.flat_map(lambda n: _stop_at(bad, n))
+        elif way == 2:
+            numbers = numbers.key_by(key).scan(lambda seen, n: (seen + 1 // (n != bad), (seen, n)), init=0)
+        else:
+            numbers = numbers.map(lambda n: 1 // (bad - n) if n <= bad else n)
+        numbers = numbers.map(lambda n: n)
+    return flow, numbers.collect()
+
+
+@models
+@pytest.mark.parametrize("seed", range(12))
+def test_all_that_came_before_an_error_in_a_channel_is_delivered(seed: int, options: dict[str, Any]) -> None:
+    flow, wanted = _failing(seed, 1)
+    with pytest.raises(pn.OperatorError):
+        pn.run(flow, on="local", threading="manual")
+    for width in (2, 5):
+        flow, out = _failing(seed, width)
+        with pytest.raises(pn.OperatorError):
+            pn.run(flow, on="local", **options)
+        assert out == wanted
 
 
 def test_what_cannot_be_replicated_says_why() -> None:

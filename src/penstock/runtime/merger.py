@@ -6,6 +6,10 @@ from channel n mod width and from no other, so the merger reads the channels in 
 on as they come. With a key it waits until all channels have given the mark of piece n, and merges their tuples by
 origin.
 
+A channel may fail inside a piece. Without a key that needs no word: nothing more comes of that piece, and those behind
+it are not passed on. With a key the channel says so in the place of the mark (`BrokenOff`); the piece is merged up to
+the tuple that failed and is the last one. Either way all that came before the failure is delivered, and nothing else.
+
 Memory is bounded: the splitter deals to all channels from one stream, so one channel can be ahead of another by no more
 than fits into the queues of the channels.
 
@@ -14,13 +18,14 @@ What operators release at the end of the stream follows after the last mark; cha
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from typing import Any
 
 from penstock.graph.graph import Output
 from penstock.graph.operations import Gather
 from penstock.runtime.segment import Segment, TrackedChunk
-from penstock.tuples import Numbered, Punctuation
+from penstock.tuples import BrokenOff, Numbered, Punctuation
 
 Item = list[Any] | Punctuation | Numbered
 
@@ -29,6 +34,7 @@ class MergerSegment(Segment):
     """Runs a `Gather`. Several threads bring items; the segment's lock lets one of them in at a time."""
 
     number = 0
+    broken_off = False
 
     def compile(self) -> None:
         super().compile()
@@ -46,7 +52,7 @@ class MergerSegment(Segment):
             self.marks[port] += 1
         self.held[port].append(item)
         if self._keyed:
-            while all(self.marks):
+            while all(self.marks) and not self.broken_off:
                 self._merge_piece()
         else:
             self._pass_on()
@@ -82,6 +88,7 @@ class MergerSegment(Segment):
         tuples: list[Any] = []
         origins: list[int] = []
         punctuated = False
+        failed = math.inf
         for channel, waiting in enumerate(self.held):
             self.marks[channel] -= 1
             while not isinstance(item := waiting.popleft(), Numbered):
@@ -90,10 +97,13 @@ class MergerSegment(Segment):
                     origins += item.origins
                 elif item is Punctuation.WINDOW:
                     punctuated = True
-        if len(tuples) > 1:
-            order = sorted(range(len(tuples)), key=origins.__getitem__)
-            tuples = [tuples[place] for place in order]
-        self._out.items.extend(tuples)
+            if isinstance(item, BrokenOff):
+                failed = min(failed, item.number)
+        order = sorted(range(len(tuples)), key=origins.__getitem__)
+        if failed < math.inf:
+            order = [place for place in order if origins[place] <= failed]
+            punctuated, self.broken_off = False, True
+        self._out.items.extend([tuples[place] for place in order])
         if punctuated:
             self._out.mark()
         else:
@@ -117,3 +127,4 @@ class MergerSegment(Segment):
         super().continue_from(earlier)
         assert isinstance(earlier, MergerSegment), "a merger is always the root of its segment"
         self.number, self.held, self.marks = earlier.number, earlier.held, earlier.marks
+        self.broken_off = earlier.broken_off

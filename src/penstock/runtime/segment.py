@@ -22,7 +22,7 @@ from penstock.graph.operations import Feedback
 from penstock.operators.base import Logic
 from penstock.runtime.failure import operator_error, segment_error
 from penstock.runtime.profiler import Sampler
-from penstock.tuples import Numbered, Punctuation
+from penstock.tuples import BrokenOff, Numbered, Punctuation
 
 if TYPE_CHECKING:
     from penstock.runtime.port import Port
@@ -96,6 +96,7 @@ class Segment:
         tracked: bool = False,
     ) -> None:
         self.tracked = tracked
+        self.in_channel = False  # of a region split by key, whose merger waits for the end of each piece
         self.origin = 0  # of what operators say between tuples, where tracked
         self.graph = graph
         self.plan = plan
@@ -197,9 +198,20 @@ class Segment:
                 self._run_numbered(item, port)
             else:
                 self._run_final(port)
+        except Exception as error:
+            if self.in_channel and item is not Punctuation.FINAL:
+                self._break_off(item, error)
+            raise
         finally:
             for outlet in self._filled():
                 outlet.hand_over()
+
+    def _break_off(self, item: list[Any] | Punctuation | Numbered, error: Exception) -> None:
+        """Tell the merger how far this channel came with the piece that `item` is of, behind all that it sent."""
+        place = error.origin if isinstance(error, OperatorError) else None
+        if place is None:
+            place = item.origins[0] if isinstance(item, TrackedChunk) and item else -1
+        self._run_numbered(BrokenOff(place), 0)
 
     def _run_chunk(self, chunk: list[Any], port: int) -> None:
         self.received += len(chunk)

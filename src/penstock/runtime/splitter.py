@@ -11,6 +11,7 @@ what is complete. A window punctuation is a piece of its own.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 from penstock.errors import PenstockError
@@ -75,6 +76,10 @@ class SplitterSegment(Segment):
             raise
         except Exception as error:
             raise operator_error(error, self.root, item=item, doing="to read the key of a tuple") from error
+        finally:
+            self._send_piece(boxes)
+
+    def _send_piece(self, boxes: Iterable[tuple[list[Any], list[int]]]) -> None:
         for channel, (tuples, origins) in enumerate(boxes):
             if tuples:
                 self._send(channel, TrackedChunk(tuples, origins))

@@ -57,6 +57,7 @@ class Wiring:
             if segment is None:
                 make = _SEGMENTS.get(type(graph.nodes[plan.root].operation), Segment)
                 segment = make(graph, plan, logics, Sampler() if profile else None, plan.root in self.tracked)
+                segment.in_channel = segment.tracked
                 self.fresh.append(segment)
             self.segments.append(segment)
 
