@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import threading
 import time
 from collections.abc import Iterator
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 import penstock as pn
+from penstock.optimizer.profile import OperatorProfile, Profile
 
 
 def test_sinks_get_nothing_and_sources_lose_nothing(tmp_path: Path) -> None:
@@ -121,6 +123,54 @@ def test_windows_that_speak_between_tuples_are_counted() -> None:
     operators = pn.profile(flow).operators
     assert operators["sums"].selectivity == 0.1
     assert operators["weeks"].selectivity == 0.15
+
+
+def test_sizes_are_those_of_what_an_operator_sends() -> None:
+    flow = pn.Flow("sizes")
+    numbers = flow.source([1000 + n for n in range(3000)], name="in")
+    long = numbers.map(lambda n: str(n) * 50, name="long")
+    short, rest = long.split(2, lambda text: int(text[3]) % 2, name="split")
+    short.map(lambda text: lambda: text, name="functions").collect()
+    rest.filter(lambda text: False, name="none").collect()
+    long.map_batch(lambda texts: [text[:4] for text in texts], name="cut").collect(name="out")
+    back = flow.feedback(name="back")
+    gated = numbers.gate(back, limit=10, name="gate").map(lambda n: "x" * 90 + str(n), name="answer")
+    back.connect(gated)
+    gated.collect()
+    found = {name: one.size for name, one in pn.profile(flow).operators.items()}
+    sizes = {name: size for name, size in found.items() if size is not None}
+    assert sizes["in"] == pytest.approx(4, abs=1.5)
+    assert sizes["long"] == pytest.approx(204, abs=4)
+    assert sizes["split"] == pytest.approx(204, abs=4)
+    assert sizes["cut"] == pytest.approx(8, abs=2)
+    assert sizes["back"] == sizes["answer"] == pytest.approx(98, abs=30)  # a few at a time, each chunk by itself
+    # Functions cannot be pickled, nothing came through the filter, and sinks send nothing.
+    assert found["functions"] is found["none"] is found["out"] is None
+
+
+def test_sizes_are_in_profiles_that_are_kept_and_old_ones_are_read() -> None:
+    profile = Profile("any", {"op": OperatorProfile(1e-6, 0.5, 10, size=37.5), "out": OperatorProfile(1e-6, 0.0, 5)})
+    text = profile.to_json()
+    assert Profile.from_json(text) == profile
+    data = json.loads(text)
+    for values in data["operators"].values():
+        del values["size"]
+    old = Profile.from_json(json.dumps(data))
+    assert old.operators["op"] == OperatorProfile(1e-6, 0.5, 10)
+    data["operators"]["op"]["size"] = "large"
+    with pytest.raises(pn.PenstockError, match="size must be a number of bytes"):
+        Profile.from_json(json.dumps(data))
+
+
+def test_a_run_looks_at_no_sizes() -> None:
+    class Unwilling:
+        def __reduce__(self) -> Any:
+            raise RuntimeError("somebody pickles me")
+
+    flow = pn.Flow("run")
+    flow.source([1] * 3000).map(lambda n: Unwilling(), name="objects").collect()
+    assert pn.run(flow, on="local").profile().operators["objects"].size is None
+    assert pn.profile(flow).operators["objects"].size is None
 
 
 @pytest.mark.parametrize("options", [{"tuples": 0}, {"tuples": 1.5}, {"seconds": 0}])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
+from math import inf
 from pathlib import Path
 
 from penstock.errors import PenstockError
@@ -18,13 +19,20 @@ class OperatorProfile:
 
     `cost` is seconds per tuple received (for a source: per tuple it gave), `selectivity` tuples sent per tuple
     received, `samples` the number of tuples behind both. `free` is the part of the cost during which other threads may
-    run Python code, None where nobody knows.
+    run Python code, `size` the bytes of a tuple sent, on its way to another process. Both are None where nobody knows:
+    only `pn.profile` looks at sizes, a run does not.
     """
 
     cost: float
     selectivity: float
     samples: int
     free: float | None = None
+    size: float | None = None
+
+    def __post_init__(self) -> None:
+        size = self.size
+        if size is not None and (isinstance(size, bool) or not isinstance(size, int | float) or not 0 <= size < inf):
+            raise ValueError(f"size must be a number of bytes, or None, not {size!r}")
 
 
 @dataclass(frozen=True)
