@@ -64,6 +64,13 @@ def test_a_plan_by_a_profile_that_is_measured(program: Path, tmp_path: Path) -> 
     assert picture.read_text(encoding="utf-8").startswith("<svg")
 
 
+def test_a_plan_with_pes_by_a_profile_that_is_measured(program: Path) -> None:
+    result = _call("plan", program, "--profile", "--cores", "4", "--pes", "2")
+    assert result.exit_code == 0, result.stderr
+    assert "2 PEs, " in result.stdout
+    assert "bytes per source tuple between them\n" in result.stdout  # all sizes are known
+
+
 def test_a_plan_by_a_saved_profile_is_run(program: Path, tmp_path: Path) -> None:
     costs = {"numbers": 1e-7, "square": 2e-5, "out": 1e-7}
     profile = Profile("squares", {name: OperatorProfile(cost, 1.0, 9) for name, cost in costs.items()})

@@ -14,7 +14,8 @@ from penstock.optimizer.profile import OperatorProfile, Profile
 Constrain = Callable[[random.Random, pn.Flow, ExitStack], None]
 
 
-def random_program(seed: int, constrain: Constrain | None = None) -> tuple[Graph, Weights]:
+def random_program(seed: int, constrain: Constrain | None = None, *, deep: bool = False) -> tuple[Graph, Weights]:
+    """A random graph; a `deep` one has few branches."""
     rng = random.Random(seed)
     flow = pn.Flow("random")
     streams = [flow.source([1], name=f"source{i}") for i in range(rng.randint(1, 3))]
@@ -23,7 +24,7 @@ def random_program(seed: int, constrain: Constrain | None = None) -> tuple[Graph
             stack.enter_context(nullcontext())
             if constrain is not None:
                 constrain(rng, flow, stack)
-            stream = rng.choice(streams)
+            stream = rng.choice(streams[-2:] if deep else streams)
             if rng.random() < 0.2 and len(streams) > 1:
                 streams.append(stream.union(rng.choice([s for s in streams if s is not stream]), name=f"op{number}"))
             else:

@@ -2,20 +2,21 @@
 
 `fuse` divides a graph under a load limit; here the limit is sought that makes the number of PEs asked for. The busiest
 is to have little to do, but a quarter more than the least is fine where less is sent then. What the user said with
-`colocate`, `exlocate` and `isolate` always holds.
+`colocate`, `exlocate` and `isolate` always holds, and PEs never feed each other in a circle (`fusion` says why).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.compiler.colocation import drawn_in
 from penstock.compiler.fusion import Fusion, fuse
-from penstock.compiler.weights import Weights
+from penstock.compiler.weights import SIZE, Weights
 from penstock.errors import FlowError
-from penstock.graph.graph import Graph
+from penstock.graph.graph import Graph, Node
 
 _FINER = 1.04  # the load limit grows by this factor until there are few enough PEs …
 _UNEVEN = 1.25  # … and on to this factor, if less is sent then
@@ -25,13 +26,15 @@ _UNEVEN = 1.25  # … and on to this factor, if less is sent then
 class PlannedPE:
     """One PE: its operators in topological order; its `load`, as a part of that of all PEs; and why these operators.
 
-    `sends` is what it sends to other PEs per tuple of the sources: tuples times their bytes, where sizes are known.
+    `sends` are the bytes it sends to other PEs per tuple of the sources. Where the size of some of those tuples is not
+    known, `guessed` is true: they count as `weights.SIZE`.
     """
 
     nodes: tuple[int, ...]
     load: float
     sends: float
     reason: str = ""
+    guessed: bool = False
 
 
 def plan_pes(graph: Graph, weights: Weights, count: int) -> tuple[PlannedPE, ...]:
@@ -50,8 +53,9 @@ def plan_pes(graph: Graph, weights: Weights, count: int) -> tuple[PlannedPE, ...
     freest = fuse(graph, weights)
     if len(freest.pes) > count:
         raise FlowError(
-            f"{_said(graph)} need {len(freest.pes)} PEs, more than the {count} asked for: operators that must not meet "
-            + " and ".join(f"'{graph.nodes[pe[0]].name}'" for pe in freest.pes)
+            f"{_said(graph)} need {len(freest.pes)} PEs, more than the {count} asked for: one with "
+            + ", one with ".join(f"operator '{node.name}' ({node.location})" for node in _apart(graph, freest))
+            + ("; PEs must not feed each other in a circle" if len(freest.pes) > 2 else "")
         )
     tried, limit, last = [], total / count, total
     while limit < last:
@@ -62,6 +66,14 @@ def plan_pes(graph: Graph, weights: Weights, count: int) -> tuple[PlannedPE, ...
         limit *= _FINER
     found = min(tried, key=lambda fusion: (fusion.traffic, fusion.busiest), default=freest)
     return tuple(_described(graph, weights, found, number) for number in range(len(found.pes)))
+
+
+def _apart(graph: Graph, fusion: Fusion) -> Iterator[Node]:
+    """An operator of each PE: the first of which something was said, or else the first."""
+    for pe in fusion.pes:
+        nodes = [graph.nodes[index] for index in pe]
+        said = (node for node in nodes if node.annotations.isolate is not None or node.annotations.exlocate)
+        yield next(said, nodes[0])
 
 
 def _said(graph: Graph) -> str:
@@ -75,19 +87,21 @@ def _said(graph: Graph) -> str:
 
 def _described(graph: Graph, weights: Weights, fusion: Fusion, number: int) -> PlannedPE:
     nodes, home = fusion.pes[number], fusion.of_node
-    sends = math.fsum(
-        amount
+    sent = {
+        (source, target): amount
         for (source, target), amount in weights.traffic.items()
-        if home[source] == number and home[target] != number
-    )
+        if home[source] == number and home[target] != number and amount
+    }
+    guessed = any(source in weights.guessed for source, _ in sent)
     total = math.fsum(fusion.loads)
     load = fusion.loads[number] / total if total > 0 else 0.0
-    return PlannedPE(nodes, load, sends, _why(graph, fusion, number))
+    return PlannedPE(nodes, load, math.fsum(sent.values()), _why(graph, fusion, number), guessed)
 
 
 def _why(graph: Graph, fusion: Fusion, number: int) -> str:
     """Why a PE holds its operators: what the user said about them, or else that the cut is cheap."""
     home, reasons = fusion.of_node, []
+    drawn = drawn_in(graph)
     inside = [graph.nodes[index] for index in fusion.pes[number]]
     if any(node.annotations.isolate is not None for node in inside):
         reasons.append("isolate() keeps everything else out")
@@ -98,7 +112,11 @@ def _why(graph: Graph, fusion: Fusion, number: int) -> str:
     for group in sorted({group for node in inside for group in node.annotations.colocate}):
         members = [node.name for node in inside if group in node.annotations.colocate]
         if len(members) > 1:
-            reasons.append(f"colocate({group!r}) keeps {' and '.join(members)} together")
+            between = ", ".join(node.name for node in inside if node.index in drawn)
+            reasons.append(
+                f"colocate({group!r}) keeps {' and '.join(members)} together"
+                + (f", and what is between them: {between}" if between else "")
+            )
     if not reasons and len(fusion.pes) > 1:
         return "parted where the least is sent for the load that is shared"
     return "; ".join(reasons) or "nothing asks for another"
@@ -108,14 +126,27 @@ def pe_lines(graph: Graph, pes: Sequence[PlannedPE]) -> list[str]:
     """`pes` as text."""
     if not pes:
         return []
-    between = math.fsum(pe.sends for pe in pes)
+    between = amount(math.fsum(pe.sends for pe in pes))
     noun = "PE" if len(pes) == 1 else "PEs"
-    lines = [f"{len(pes)} {noun}, {between:.3g} tuples·bytes per source tuple between them (a tuple counts as 1 byte)"]
+    guess = f" (a tuple of unknown size counts as {amount(SIZE)})" if any(pe.guessed for pe in pes) else ""
+    lines = [f"{len(pes)} {noun}, {between} per source tuple between them{guess}"]
     for number, pe in enumerate(pes):
         names = ", ".join(graph.nodes[index].name for index in pe.nodes)
-        lines.append(f"  PE {number + 1}: {pe.load:4.0%} of the load, sends {pe.sends:.3g}: {names}")
+        lines.append(f"  PE {number + 1}: {pe.load:4.0%} of the load, sends {amount(pe.sends)}: {names}")
         lines.append(f"        {pe.reason}")
     return lines
+
+
+def amount(size: float) -> str:
+    """Bytes as people read them.
+
+    >>> amount(0.0), amount(1.0), amount(37.25), amount(1200.0), amount(2.5e6)
+    ('0 bytes', '1 byte', '37.2 bytes', '1.2 kB', '2.5 MB')
+    """
+    for unit, name in ((1e6, "MB"), (1e3, "kB")):
+        if size >= unit:
+            return f"{size / unit:.3g} {name}"
+    return f"{size:.3g} byte" + ("" if size == 1 else "s")
 
 
 def pes_data(graph: Graph, pes: Iterable[PlannedPE]) -> list[dict[str, Any]]:
@@ -126,6 +157,7 @@ def pes_data(graph: Graph, pes: Iterable[PlannedPE]) -> list[dict[str, Any]]:
             "load": pe.load,
             "sends": pe.sends,
             "reason": pe.reason,
+            "guessed": pe.guessed,
         }
         for pe in pes
     ]
@@ -139,6 +171,7 @@ def pes_of(data: Iterable[Mapping[str, Any]], index: Mapping[str, int]) -> tuple
             float(one["load"]),
             float(one["sends"]),
             str(one["reason"]),
+            bool(one.get("guessed", True)),
         )
         for one in data
     )

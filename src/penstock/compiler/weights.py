@@ -7,22 +7,25 @@ from dataclasses import dataclass
 
 from penstock.graph.graph import Graph, Node
 from penstock.graph.operations import Feedback
-from penstock.optimizer.profile import Profile
+from penstock.optimizer.profile import OperatorProfile, Profile
 
 Link = tuple[int, int]  # from one operator to another
+SIZE = 64.0  # bytes of a tuple that nobody has measured: a small record
 
 
 @dataclass(frozen=True)
 class Weights:
     """Per unit of time: `arrivals` of tuples and busy time (`load`) of each operator, `tuples` and `traffic` of links.
 
-    The traffic of a link is tuples times bytes. Operators that feed each other several times have one link.
+    The traffic of a link is tuples times bytes. Operators that feed each other several times have one link. The sizes
+    of what operators send that are `guessed` are `SIZE`.
     """
 
     arrivals: tuple[float, ...]
     load: tuple[float, ...]
     tuples: Mapping[Link, float]
     traffic: Mapping[Link, float]
+    guessed: frozenset[int] = frozenset()
 
 
 def weigh(
@@ -34,16 +37,17 @@ def weigh(
 ) -> Weights:
     """The weights of `graph`.
 
-    `rates` are tuples per unit of time of sources by name, `sizes` bytes per tuple an operator sends, both 1 where
-    nothing is said. Without a profile every operator takes one unit of time and sends what it receives. What an
-    operator sends is taken to spread evenly over those of its outputs that somebody reads.
+    `rates` are tuples per unit of time of sources by name, 1 where nothing is said; `sizes` bytes per tuple an operator
+    sends, or else what the profile says of it, or else `SIZE`. Without a profile every operator takes one unit of time
+    and sends what it receives. What an operator sends is taken to spread evenly over those of its outputs that somebody
+    reads. Feedback sends on what it receives, which is no load for anybody: control ports get little.
 
     >>> import penstock as pn
     >>> flow = pn.Flow()
     >>> _ = flow.source([1], name="numbers").filter(bool, name="some").collect(name="out")
     >>> weights = weigh(flow.graph(), rates={"numbers": 10}, sizes={"some": 8})
     >>> weights.load, weights.traffic
-    ((10.0, 10.0, 10.0), {(0, 1): 10.0, (1, 2): 80.0})
+    ((10.0, 10.0, 10.0), {(0, 1): 640.0, (1, 2): 80.0})
     """
     measured = profile.operators if profile is not None else {}
     arrivals = [0.0] * len(graph)
@@ -55,15 +59,33 @@ def weigh(
             arrivals[index] = float((rates or {}).get(node.name, 1.0))
         known = measured.get(node.name)
         sent = arrivals[index] * (1.0 if known is None or node.is_source else known.selectivity)
-        size = float((sizes or {}).get(node.name, 1.0))
+        size = _size(known) if sizes is None or node.name not in sizes else float(sizes[node.name])
         for link, share in _shares(graph, node):
             tuples[link] = tuples.get(link, 0.0) + share * sent
             traffic[link] = traffic.get(link, 0.0) + share * sent * size
             if not isinstance(graph.nodes[link[1]].operation, Feedback):
                 arrivals[link[1]] += share * sent
+    for node in graph:
+        if isinstance(node.operation, Feedback):
+            for link, share in _shares(graph, node):
+                for amounts in (tuples, traffic):
+                    amounts[link] += share * sum(amounts.get((feeder, node.index), 0.0) for feeder in _feeders(node))
     costs = [measured[node.name].cost if node.name in measured else 1.0 for node in graph]
     load = tuple(count * cost for count, cost in zip(arrivals, costs, strict=True))
-    return Weights(tuple(arrivals), load, tuples, traffic)
+    return Weights(tuple(arrivals), load, tuples, traffic, _guessed(graph, measured, sizes or {}))
+
+
+def _guessed(graph: Graph, measured: Mapping[str, OperatorProfile], sizes: Mapping[str, float]) -> frozenset[int]:
+    known = {name for name, one in measured.items() if one.size is not None} | sizes.keys()
+    return frozenset(node.index for node in graph if node.name not in known)
+
+
+def _size(known: OperatorProfile | None) -> float:
+    return SIZE if known is None or known.size is None else known.size
+
+
+def _feeders(node: Node) -> set[int]:
+    return {stream.node for entry in node.inputs for stream in entry.streams}
 
 
 def _shares(graph: Graph, node: Node) -> list[tuple[Link, float]]:
