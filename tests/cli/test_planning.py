@@ -69,6 +69,7 @@ def test_a_plan_with_pes_by_a_profile_that_is_measured(program: Path) -> None:
     assert result.exit_code == 0, result.stderr
     assert "2 PEs, " in result.stdout
     assert "bytes per source tuple between them\n" in result.stdout  # all sizes are known
+    assert "up to " in result.stdout
 
 
 def test_a_plan_by_a_saved_profile_is_run(program: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from penstock.compiler.physical import Expected, Group, Physical
 from penstock.compiler.planner import micros
 from penstock.graph.graph import Graph
@@ -9,14 +11,15 @@ from penstock.graph.graph import Graph
 _FEW = 4
 
 
-def layout_lines(graph: Graph, physical: Physical) -> list[str]:
-    """The lines that explain `physical`, a layout of `graph`."""
+def layout_lines(graph: Graph, physical: Physical, homes: Sequence[int] = ()) -> list[str]:
+    """The lines that explain `physical`, a layout of `graph`; with several PEs, `homes` is that of each operator."""
     expected = physical.expected
     lines = [_headline(graph, physical)]
     rows = []
     for number, group in enumerate(physical.groups):
         time = micros(expected.times[number]) if expected is not None else ""
-        rows.append((f"region {number + 1}:", copies(group), time, names(graph, group)))
+        where = f"PE {homes[group.entry] + 1}, " if homes else ""
+        rows.append((f"region {number + 1}:", where + copies(group), time, names(graph, group)))
     widths = [max(len(row[column]) for row in rows) for column in range(3)]
     for row, group in zip(rows, physical.groups, strict=True):
         label, how, time = (cell.ljust(width) for cell, width in zip(row[:3], widths, strict=True))
@@ -29,7 +32,8 @@ def layout_lines(graph: Graph, physical: Physical) -> list[str]:
     lines += [f"  {graph.nodes[index].name} cannot be replicated: {reason}" for index, reason in physical.alone.items()]
     machine = physical.machine
     split = micros(machine.cp) + (f", by key {micros(machine.keyed_cp)}" if machine.keyed_cp != machine.cp else "")
-    lines.append(f"  (a hand-over costs {micros(machine.delta)}, a split and merge in two {split} per tuple)")
+    handing = micros(machine.delta) + (f", to another PE {micros(machine.pe_delta)}" if homes else "")
+    lines.append(f"  (a hand-over costs {handing}, a split and merge in two {split} per tuple)")
     return lines
 
 
@@ -46,7 +50,8 @@ def _headline(graph: Graph, physical: Physical) -> str:
 def held_back(graph: Graph, physical: Physical, expected: Expected) -> str:
     """What limits the throughput, as the end of a sentence."""
     if expected.limit == "gil":
-        return "the GIL: threads of one process share one core for Python code"
+        whose = "" if expected.slowest_pe is None else f" of PE {expected.slowest_pe + 1}"
+        return f"the GIL{whose}: threads of one process share one core for Python code"
     if expected.limit == "cores":
         return "the number of cores"
     return f"region {expected.bottleneck + 1} ({names(graph, physical.groups[expected.bottleneck])})"

@@ -14,6 +14,8 @@ from typing import Any
 
 from penstock.compiler.colocation import drawn_in
 from penstock.compiler.fusion import Fusion, fuse
+from penstock.compiler.layout_text import rate
+from penstock.compiler.physical import Physical
 from penstock.compiler.weights import SIZE, Weights
 from penstock.errors import FlowError
 from penstock.graph.graph import Graph, Node
@@ -35,6 +37,12 @@ class PlannedPE:
     sends: float
     reason: str = ""
     guessed: bool = False
+
+
+def homes_of(pes: Sequence[PlannedPE]) -> tuple[int, ...]:
+    """The PE of each operator; nothing where all are in one."""
+    home = {index: number for number, pe in enumerate(pes) for index in pe.nodes}
+    return tuple(home[index] for index in sorted(home)) if len(pes) > 1 else ()
 
 
 def plan_pes(graph: Graph, weights: Weights, count: int) -> tuple[PlannedPE, ...]:
@@ -122,19 +130,36 @@ def _why(graph: Graph, fusion: Fusion, number: int) -> str:
     return "; ".join(reasons) or "nothing asks for another"
 
 
-def pe_lines(graph: Graph, pes: Sequence[PlannedPE]) -> list[str]:
-    """`pes` as text."""
+def pe_lines(graph: Graph, pes: Sequence[PlannedPE], physical: Physical | None = None) -> list[str]:
+    """`pes` as text, with what `physical` expects of them."""
     if not pes:
         return []
     between = amount(math.fsum(pe.sends for pe in pes))
     noun = "PE" if len(pes) == 1 else "PEs"
     guess = f" (a tuple of unknown size counts as {amount(SIZE)})" if any(pe.guessed for pe in pes) else ""
     lines = [f"{len(pes)} {noun}, {between} per source tuple between them{guess}"]
+    most = _most(pes, physical)
     for number, pe in enumerate(pes):
         names = ", ".join(graph.nodes[index].name for index in pe.nodes)
-        lines.append(f"  PE {number + 1}: {pe.load:4.0%} of the load, sends {amount(pe.sends)}: {names}")
+        up_to = f", up to {most[number]}" if most[number] else ""
+        lines.append(f"  PE {number + 1}: {pe.load:4.0%} of the load, sends {amount(pe.sends)}{up_to}: {names}")
         lines.append(f"        {pe.reason}")
     return lines
+
+
+def pe_labels(pes: Sequence[PlannedPE], physical: Physical | None = None) -> list[str]:
+    """A few words on each of `pes`, for a picture."""
+    most = _most(pes, physical)
+    return [
+        f"PE {number + 1}: {pe.load:.0%}" + (f", ≤ {most[number]}" if most[number] else "")
+        for number, pe in enumerate(pes)
+    ]
+
+
+def _most(pes: Sequence[PlannedPE], physical: Physical | None) -> list[str]:
+    """The throughput that each PE could reach if it had nobody to wait for, as text; empty where nobody knows."""
+    times = physical.expected.pe_times if physical is not None and physical.expected is not None else ()
+    return [rate(1 / time) if time > 0 else "" for time in times] or [""] * len(pes)
 
 
 def amount(size: float) -> str:

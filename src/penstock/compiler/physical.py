@@ -47,8 +47,9 @@ class Group:
 class Machine:
     """What a layout runs on. With `gil`, threads of one process share one core for Python code.
 
-    `delta`, `cp` and `keyed_cp` are those of a `Boundary`; without a word of it, `keyed_cp` is `cp`. `crowding` is the
-    part of all work that threads lose where far more are busy than there are cores; the paper's model has none.
+    `delta`, `cp` and `keyed_cp` are those of a `Boundary`, `pe_delta` is that between PEs; without a word of it,
+    `keyed_cp` is `cp` and `pe_delta` is `delta`. `crowding` is the part of all work that threads lose where far more
+    are busy than there are cores; the paper's model has none.
     """
 
     cores: int
@@ -56,11 +57,14 @@ class Machine:
     cp: float
     gil: bool = False
     keyed_cp: float = -1.0
+    pe_delta: float = -1.0
     crowding: float = 0.0
 
     def __post_init__(self) -> None:
         if self.keyed_cp == -1.0:
             object.__setattr__(self, "keyed_cp", self.cp)
+        if self.pe_delta == -1.0:
+            object.__setattr__(self, "pe_delta", self.delta)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,7 +74,9 @@ class Expected:
     `limit` is what holds it back: "region" number `bottleneck`, all "cores" being busy, or the "gil"; where regions are
     stages that run one after the other, the slowest "stage", or a "source" that is read beside them. `busy` cores are
     in use at that throughput. `times` are seconds per source tuple of each region, `handing` those of them that stages
-    spend at their boundaries, and `reading` those that sources need which are read beside them.
+    spend at their boundaries, and `reading` those that sources need which are read beside them. Where there are several
+    PEs, `pe_times` are those that each needs with as many cores as it can use: for its slowest region, or for all that
+    its GIL allows one thread at a time.
     """
 
     throughput: float
@@ -80,6 +86,12 @@ class Expected:
     times: tuple[float, ...]
     handing: tuple[float, ...] = ()
     reading: float = 0.0
+    pe_times: tuple[float, ...] = ()
+
+    @property
+    def slowest_pe(self) -> int | None:
+        """The PE that holds the others back, or would if cores did not; None where there is one."""
+        return max(range(len(self.pe_times)), key=self.pe_times.__getitem__) if self.pe_times else None
 
 
 @dataclass(frozen=True)
@@ -108,28 +120,39 @@ class Physical:
         return None if self.expected is None else self.expected.throughput * self.arrivals.get(node, 0.0)
 
 
-def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Sequence[float] = ()) -> Expected | None:
+def expect(
+    groups: Sequence[Group],
+    weights: Weights,
+    machine: Machine,
+    held: Sequence[float] = (),
+    homes: Sequence[int] = (),
+) -> Expected | None:
     """The model (eqs 2–14) on a graph: None where nothing costs anything.
 
     `held` is the part of each operator's load during which it holds the GIL; all of it where nothing is said. Handing
-    over, splitting and merging are Python code. Regions whose groups have a `key` are split by it.
+    over, splitting and merging are Python code. Regions whose groups have a `key` are split by it. `homes` is the PE of
+    each operator where there are several: each has a GIL of its own, all share the cores, and handing over between them
+    costs `machine.pe_delta`. A group is in one PE.
 
     Eq 13 takes cores to be divisible at will. With `crowding`, work grows where more threads are busy than there are
     cores: they wait for each other, and some core idles meanwhile. How many are busy is their work squared over the sum
-    of its squares: threads that do the same count one each, one that does next to nothing does not count.
+    of its squares: threads that do the same count one each, one that does next to nothing does not count. A single core
+    never idles.
     """
+    home = homes or [0] * len(weights.load)
     place = {node: (g, p) for g, group in enumerate(groups) for p, line in enumerate(group.pipelines) for node in line}
     switching = [0.0] * len(groups)
     times = [[sum(weights.load[node] for node in line) for line in group.pipelines] for group in groups]  # eq 2
     for (source, target), tuples in weights.tuples.items():
         (g, p), (h, q) = place[source], place[target]
         if g != h:  # eq 10
-            switching[g] += machine.delta * tuples
-            switching[h] += machine.delta * tuples
+            delta = machine.delta if home[source] == home[target] else machine.pe_delta
+            switching[g] += delta * tuples
+            switching[h] += delta * tuples
         elif p != q:  # eq 5
             times[g][p] += machine.delta * tuples
             times[g][q] += machine.delta * tuples
-    region_times, work, squares, python = [], 0.0, 0.0, 0.0
+    region_times, work, squares, python = [], 0.0, 0.0, [0.0] * (1 + max(home, default=0))
     for number, group in enumerate(groups):
         cp = machine.keyed_cp if group.key else machine.cp  # eq 8: by what the stream is split
         splitting = weights.arrivals[group.entry] * cp * math.log2(group.width)
@@ -139,33 +162,43 @@ def expect(groups: Sequence[Group], weights: Weights, machine: Machine, held: Se
         first, *others = times[number]
         squares += sum(time * time for time in (first + overhead, *others)) / group.width
         loads = [weights.load[node] for node in group.nodes]
-        python += overhead + sum(times[number]) - sum(loads)
+        python[home[group.entry]] += overhead + sum(times[number]) - sum(loads)
     shares = held or [1.0] * len(weights.load)
-    python += sum(load * share for load, share in zip(weights.load, shares, strict=True))
+    for node, (load, share) in enumerate(zip(weights.load, shares, strict=True)):
+        python[home[node]] += load * share
     if work <= 0:
         return None
-    crowded = 1 + machine.crowding * max(0.0, 1 - machine.cores * squares / (work * work))
+    idle = machine.crowding * max(0.0, 1 - machine.cores * squares / (work * work)) if machine.cores > 1 else 0.0
     limits = {
-        "gil": python if machine.gil else 0.0,
-        "cores": work * crowded / machine.cores,
+        "gil": max(python) if machine.gil else 0.0,
+        "cores": work * (1 + idle) / machine.cores,
         "region": max(region_times),
     }
     slowest = max(limits.values())  # eqs 12, 13
     limit = next(name for name, time in limits.items() if time >= slowest * (1 - _CLOSE))
     bottleneck = max(range(len(groups)), key=region_times.__getitem__)
     throughput = 1 / slowest
-    return Expected(throughput, limit, bottleneck, throughput * work, tuple(region_times))
+    pe_times = list(python) if machine.gil else [0.0] * len(python)
+    for group, time in zip(groups, region_times, strict=True):
+        pe_times[home[group.entry]] = max(pe_times[home[group.entry]], time)
+    return Expected(
+        throughput, limit, bottleneck, throughput * work, tuple(region_times), pe_times=tuple(pe_times if homes else ())
+    )
 
 
-def arrange(graph: Graph, groups: Iterable[Group]) -> Replicated:
+def arrange(graph: Graph, groups: Iterable[Group], homes: Sequence[int] = ()) -> Replicated:
     """The graph that runs `groups`: regions replicated, and a thread where each pipeline starts.
 
     The threads that run channels and what follows them come by themselves; of the rest, whatever the user said about
-    an operator's threading stays.
+    an operator's threading stays. With several PEs, `homes` is that of each operator: what another PE feeds has a
+    thread too.
     """
     groups = tuple(groups)
     check_layout(graph, groups)
     starts = {line[0] for group in groups for line in group.pipelines}
+    if homes:
+        fed = ((node.index, feeder) for node in graph for feeder in graph.upstream(node))
+        starts |= {index for index, feeder in fed if homes[index] != homes[feeder]}
     starts -= {group.entry for group in groups if group.width > 1}
     nodes = []
     for node in graph:

@@ -1,12 +1,13 @@
 """A plan as a picture: SVG text, with operators from left to right and frames around what shares a thread or a region.
 
 Each operator stands one column right of the last that feeds it, and in the row of the first that feeds it where that is
-free. A dashed frame is a thread, a coloured one a region in several copies, the outer one the PE.
+free. A dashed frame is a thread, a coloured one a region in several copies, the outer one the PE; what holds the rest
+back has a red one.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from html import escape
 
@@ -48,12 +49,12 @@ def picture(
     physical: Physical | None = None,
     summary: str | None = None,
     labels: Sequence[str] = (),
-    pes: Sequence[Sequence[int]] = (),
+    pes: Mapping[str, Sequence[int]] | None = None,
 ) -> str:
     """`graph` as SVG text, with the layout, costs and rates of `physical` where they are known, under a `summary`.
 
     Regions in several copies have a frame; with `labels`, all of them, and these words on it. With `pes`, the operators
-    of each have a frame of their own in place of the one around everything.
+    of each, by its label, have a frame of their own in place of the one around everything.
 
     >>> import penstock as pn
     >>> flow = pn.Flow("demo")
@@ -76,10 +77,12 @@ def picture(
     ]
     if not pes:
         parts.append(f'<rect class="pe" x="12" y="48" width="{width - 24:g}" height="{height - 60:g}" rx="10"/>')
-    for number, nodes in enumerate(pes):
-        parts.append(_frame(nodes, places, 23, "pe"))
+    slowest = physical.expected.slowest_pe if physical is not None and physical.expected is not None else None
+    by_gil = slowest is not None and physical is not None and _limit(physical) == "gil"
+    for number, (label, nodes) in enumerate((pes or {}).items()):
+        parts.append(_frame(nodes, places, 23, "pe slow" if by_gil and number == slowest else "pe"))
         corner = min((places[node] for node in nodes), key=lambda place: (place.y, place.x))
-        parts.append(_text(corner.x - 18, corner.y + _HIGH + 19, f"PE {number + 1}", "small"))
+        parts.append(_text(corner.x - 18, corner.y + _HIGH + 19, label, "small"))
     if physical is not None:
         parts.append(_text(16, 42, _summary(graph, physical) if summary is None else summary, "small"))
         parts += _frames(physical, places, labels)
@@ -87,6 +90,10 @@ def picture(
     for node in graph:
         parts += _box(node, places[node.index], physical)
     return "\n".join([*parts, "</svg>\n"])
+
+
+def _limit(physical: Physical) -> str | None:
+    return None if physical.expected is None else physical.expected.limit
 
 
 def _summary(graph: Graph, physical: Physical) -> str:
@@ -117,7 +124,7 @@ def _places(graph: Graph) -> dict[int, _Place]:
 def _frames(physical: Physical, places: dict[int, _Place], labels: Sequence[str]) -> Iterator[str]:
     for number, group in enumerate(physical.groups):
         slowest = physical.expected is not None and physical.expected.bottleneck == number
-        limits = physical.expected is not None and physical.expected.limit in ("region", "stage")
+        limits = _limit(physical) in ("region", "stage")
         slow = " slow" if slowest and limits else ""
         framed = group.width > 1 or bool(labels)
         if framed:

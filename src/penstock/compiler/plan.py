@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import ClassVar
 
 from penstock.compiler.layout_text import layout_lines
-from penstock.compiler.pes import PlannedPE, pe_lines
+from penstock.compiler.pes import PlannedPE, homes_of, pe_labels, pe_lines
 from penstock.compiler.physical import Physical
 from penstock.compiler.picture import picture
 from penstock.compiler.plan_json import plan_from_json, plan_to_json
@@ -40,8 +40,8 @@ class Plan:
         return self.graph if self.written is None else self.written
 
     def __str__(self) -> str:
-        layout = [] if self.physical is None else [*layout_lines(self.program, self.physical), ""]
-        pes = [*pe_lines(self.program, self.pes), ""] if self.pes else []
+        layout = [] if self.physical is None else [*layout_lines(self.program, self.physical, homes_of(self.pes)), ""]
+        pes = [*pe_lines(self.program, self.pes, self.physical), ""] if self.pes else []
         return "\n".join([*_headline(self), "", *pes, *layout, *_body(self), "", *_footer(self)])
 
     def code(self) -> str:
@@ -70,8 +70,11 @@ class Plan:
         return plan_from_json(text, graph.graph() if isinstance(graph, Flow) else graph, Plan)
 
     def picture(self) -> str:
-        """This plan as an SVG picture: operators, the regions and threads around them, costs and rates."""
-        return picture(self.program, self.physical, pes=[pe.nodes for pe in self.pes])
+        """This plan as an SVG picture: operators, the PEs, regions and threads around them, costs and rates."""
+        labels = pe_labels(self.pes, self.physical)
+        return picture(
+            self.program, self.physical, pes={label: pe.nodes for label, pe in zip(labels, self.pes, strict=True)}
+        )
 
 
 def make_plan(

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from penstock.compiler.batches import Cluster
 from penstock.compiler.codegen import OutletNames, write_program
 from penstock.compiler.fission import Replicated, replicate
-from penstock.compiler.pes import pes_data, pes_of
+from penstock.compiler.pes import homes_of, pes_data, pes_of
 from penstock.compiler.physical import Expected, Group, Machine, Physical, arrange
 from penstock.compiler.segments import SegmentPlan, Segments
 from penstock.compiler.stage_planner import check_stages
@@ -58,6 +58,7 @@ def plan_from_json(text: str, graph: Graph, make: Callable[..., Plan]) -> Plan:
         if found != [(node.name, node.operation.verb, node.kind) for node in graph]:
             raise PenstockError(f"this plan was made for other operators than those of flow '{graph.name}'")
         index = {node.name: node.index for node in graph}
+        pes = pes_of(data.get("pes", ()), index)
         platform = data.get("platform", "local")
         if platform not in ("local", "spark"):
             raise PenstockError(f"this plan is for a platform {platform!r}, which does not exist")
@@ -68,7 +69,7 @@ def plan_from_json(text: str, graph: Graph, make: Callable[..., Plan]) -> Plan:
             make = SparkPlan
             replicated = in_stages(graph, physical)
         else:
-            replicated = arranged(graph, physical)
+            replicated = arranged(graph, physical, homes_of(pes))
         segments = _segments(data["segments"], len(replicated.graph))
         return make(
             replicated.graph,
@@ -81,15 +82,15 @@ def plan_from_json(text: str, graph: Graph, make: Callable[..., Plan]) -> Plan:
             refused={index[name]: str(reason) for name, reason in data["refused"].items()},
             written=graph,
             physical=physical,
-            pes=pes_of(data.get("pes", ()), index),
+            pes=pes,
         )
     except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:
         raise PenstockError(f"this is no Penstock plan of this flow: {type(error).__name__}: {error}") from error
 
 
-def arranged(graph: Graph, physical: Physical | None) -> Replicated:
+def arranged(graph: Graph, physical: Physical | None, homes: Sequence[int] = ()) -> Replicated:
     """The graph that a plan of `graph` runs."""
-    return replicate(graph) if physical is None else arrange(graph, physical.groups)
+    return replicate(graph) if physical is None else arrange(graph, physical.groups, homes)
 
 
 def in_stages(graph: Graph, physical: Physical | None) -> Replicated:
@@ -182,4 +183,5 @@ def _layout_of(data: dict[str, Any], index: Mapping[str, int], platform: str) ->
 
 
 def _expected_of(data: dict[str, Any]) -> Expected:
-    return Expected(**{**data, "times": tuple(data["times"]), "handing": tuple(data.get("handing", ()))})
+    lists = {name: tuple(data.get(name, ())) for name in ("times", "handing", "pe_times")}
+    return Expected(**{**data, **lists})

@@ -6,7 +6,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from penstock.compiler.fission import why_single
-from penstock.compiler.physical import Expected, Group, Machine, Physical, Pipeline, expect
+from penstock.compiler.pe_layout import connected, cut_at_pes
+from penstock.compiler.physical import Expected, Group, Machine, Physical, expect
 from penstock.compiler.regions import Regions, as_op_graph, find_regions, part_of
 from penstock.compiler.steps import Steps, improved
 from penstock.compiler.weights import Weights, weigh
@@ -19,8 +20,10 @@ from penstock.optimizer.profile import OperatorProfile, Profile
 ALIKE = 0.01  # throughputs that differ by this part are the same to a model
 
 
-def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
+def decide(graph: Graph, profile: Profile, machine: Machine, homes: Sequence[int] = ()) -> Physical:
     """The layout of `graph` with the highest throughput the model knows of, give or take one in a hundred.
+
+    With several PEs, `homes` is that of each operator, and nothing in the layout goes beyond one.
 
     >>> import penstock as pn
     >>> flow = pn.Flow()
@@ -34,21 +37,21 @@ def decide(graph: Graph, profile: Profile, machine: Machine) -> Physical:
     weights = weigh(graph, completed(graph, profile))
     regions = replicable_regions(graph)
     held = held_shares(graph, profile)
-    layouts = [
-        with_keys(graph, _with_wishes(graph, regions, layout))
-        for layout in _layouts(graph, regions, weights, machine, held)
-    ]
-
     keys = _Keys(graph)
 
     def rating(layout: list[Group]) -> Expected | None:
-        return expect([keys.on(group) for group in layout], weights, machine, held)
+        return expect([keys.on(group) for group in layout], weights, machine, held, homes)
 
-    steps = Steps(graph, regions, machine.cores)
+    layouts = [
+        with_keys(graph, cut_at_pes(graph, _with_wishes(graph, regions, layout), homes))
+        for layout in _layouts(graph, regions, weights, machine, held)
+    ]
+
+    steps = Steps(graph, regions, machine.cores, homes)
     better = [improved(layout, steps, rating) for layout in layouts]
     groups = trimmed(graph, best_of([(rating(layout), layout) for layout in better])[1], rating)
     expected = rating(groups)
-    reasons = _Reasons(graph, regions, weights, machine, groups, expected)
+    reasons = _Reasons(graph, regions, weights, machine, groups, expected, homes)
     return Physical(
         tuple(replace(group, reason=reasons.of_group(n)) for n, group in enumerate(with_keys(graph, groups))),
         machine,
@@ -171,7 +174,7 @@ def _whole_regions(graph: Graph, regions: Regions, width: int) -> list[Group]:
     groups = [
         Group((tuple(index for index in graph.topological if regions.of_node.get(index) == n),), width) for n in numbers
     ]
-    groups += [Group((part,)) for part in _connected(graph, rest)]
+    groups += [Group((part,)) for part in connected(graph, rest)]
     return sorted(groups, key=lambda group: rank[group.entry])
 
 
@@ -197,24 +200,11 @@ def _with_wishes(graph: Graph, regions: Regions, groups: Sequence[Group]) -> lis
             result.append(group)
             continue
         for line in group.pipelines:
-            result += [Group((part,), group.width) for part in _connected(graph, [i for i in line if i not in inside])]
+            result += [Group((part,), group.width) for part in connected(graph, [i for i in line if i not in inside])]
     for region in wished.values():
         lines = [tuple(i for i in line if i in region.nodes) for group in groups for line in group.pipelines]
         result.append(Group(tuple(line for line in lines if line), region.width or 1))
     return sorted(result, key=lambda group: rank[group.entry])
-
-
-def _connected(graph: Graph, nodes: Iterable[int]) -> list[Pipeline]:
-    """`nodes`, in topological order, parted into those that feed each other."""
-    parts: list[list[int]] = []
-    for index in nodes:
-        feeders = set(graph.upstream(graph.nodes[index]))
-        home = next((part for part in parts if not feeders.isdisjoint(part)), None)
-        if home is None:
-            parts.append([index])
-        else:
-            home.append(index)
-    return [tuple(part) for part in parts]
 
 
 def with_keys(graph: Graph, groups: Iterable[Group]) -> list[Group]:
@@ -264,6 +254,7 @@ class _Reasons:
     machine: Machine
     groups: Sequence[Group]
     expected: Expected | None
+    homes: Sequence[int] = ()
 
     def _work(self, nodes: Iterable[int]) -> float:
         return sum(self.weights.load[index] for index in nodes)
@@ -288,7 +279,7 @@ class _Reasons:
             return f"one copy: {self.graph.nodes[first].name}: {self.regions.alone[first]}"
         if self.machine.cores == 1:
             return "one copy: there is one core"
-        if self.expected.limit == "gil":
+        if self.expected.limit == "gil" and (not self.homes or self.homes[group.entry] == self.expected.slowest_pe):
             return "one copy: Python code of one process runs on one core at a time"
         if self.expected.limit == "cores":
             return "one copy: all cores are busy as it is"

@@ -8,8 +8,8 @@ finitely many layouts, and it can only gain.
 A step moves one boundary or one copy: an operator changes over to the thread before it or after it, a thread is parted
 or two are joined, a region gets or loses a copy. Boundaries move along plain links only, where the one operator has no
 other reader and the other no other feeder, so that each thread still starts at one operator and runs all that follows
-it. Regions in several copies take up operators of their own region only, as `find_regions` found them; what the user
-gave a width stays as it is.
+it; and not from one PE to another. Regions in several copies take up operators of their own region only, as
+`find_regions` found them; what the user gave a width stays as it is.
 """
 
 from __future__ import annotations
@@ -51,14 +51,18 @@ def improved(layout: list[Group], steps: Steps, rating: Callable[[list[Group]], 
 
 
 class Steps:
-    """The steps of layouts of one graph, with no more than `most` copies of a region."""
+    """The steps of layouts of one graph, with no more than `most` copies of a region.
 
-    def __init__(self, graph: Graph, regions: Regions, most: int) -> None:
+    `homes` is the PE of each operator, empty if there is one.
+    """
+
+    def __init__(self, graph: Graph, regions: Regions, most: int, homes: Sequence[int] = ()) -> None:
         self._graph = graph
         self._regions = regions
         self._most = most
         self._fixed = {node.index for node in graph if node.annotations.parallel is not None}
-        self._after = self._plain_links()
+        links = self._plain_links()
+        self._after = {a: b for a, b in links.items() if not homes or homes[a] == homes[b]}
 
     def _plain_links(self) -> dict[int, int]:
         """Operator to operator, where the one is read by nobody else and the other fed by nobody else."""

@@ -78,7 +78,7 @@ def plan(
     (on Spark: the channels and threads of each stage), and the throughput expected on `cores` cores (those of this
     machine by default). `calibration` says what boundaries cost, by default what `penstock calibrate` found;
     `gil=False` plans for a Python without a GIL. With `pes`, also which operators would share which of that many
-    processes (on="local").
+    processes (on="local"), and what to expect of them: each has a GIL of its own, and all share the cores.
 
     >>> import penstock as pn
     >>> flow = pn.Flow("squares")

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 from penstock.clock import Clock
 from penstock.compiler.fission import Replicated, replicate
-from penstock.compiler.pes import PlannedPE, plan_pes
+from penstock.compiler.pes import PlannedPE, homes_of, plan_pes
 from penstock.compiler.physical import CROWDING, Machine, arrange
 from penstock.compiler.plan import Plan, make_plan
 from penstock.compiler.plan_json import arranged
@@ -113,10 +113,13 @@ def plan(
         raise PlatformError("a plan by a profile decides what runs in which thread: leave threading= out")
     check_cores(cores)
     cores = cores if cores is not None else core_count()
-    port = (calibration if calibration is not None else kept_calibration())["port"]
-    machine = Machine(cores, port.delta, port.cp, has_gil() if gil is None else gil, port.keyed_cp, CROWDING)
-    physical = decide(graph, profile, machine)
-    pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups))
+    costs = calibration if calibration is not None else kept_calibration()
+    port, between = costs["port"], costs["process"].delta
+    gil = has_gil() if gil is None else gil
+    machine = Machine(cores, port.delta, port.cp, gil, port.keyed_cp, pe_delta=between, crowding=CROWDING)
+    homes = homes_of(planned)
+    physical = decide(graph, profile, machine, homes)
+    pe = PE(graph, threading_=Threading(MANUAL), replicated=arrange(graph, physical.groups, homes))
     return replace(plan_of(pe), cores=cores, physical=physical, pes=planned)
 
 
