@@ -1,4 +1,4 @@
-"""The inner problem of `exact`: is there a configuration in which every region keeps a time limit, within a budget?
+"""Is there a configuration in which every region keeps a time limit, within a budget? For chains too long for `Least`.
 
 Per tuple of the source, a configuration works  work[N] + 2·δ·Σ arrivals[c] + cp·Σ arrivals[a]·log2(r),  the first sum
 over all cuts c (between pipelines as between regions: both sides of a cut pay δ), the second over the regions, which
@@ -21,13 +21,10 @@ observations keep the lists at a handful, and none of them loses a configuration
 * Whatever can be afforded in any case is as good as free: overheads are rounded up to what leaves enough of the budget
   for the dearest way to go on.
 
-A fourth keeps out most labels from the start: what must still be paid from a cut on, whatever happens (`Ahead`). A
-label is made only if the budget allows for that somewhere within its reach, and dropped behind the last such place.
-
-For chains too long for that, `width` limits the lists. A "yes" stays true, but a "no" may be wrong (`Cheapest`) — or
-the other way round (`Relaxed`): there labels are not dropped but united, the best of both in every respect, and an
-`Option` is not one number of replicas but a range taken at its best, as cheap as the lowest, as fast as the highest and
-free of the merging rule. What is impossible even so is impossible.
+For very long chains, `width` limits the lists. A "yes" stays true, but a "no" may be wrong (`Cheapest`) — or the other
+way round (`Relaxed`): there labels are not dropped but united, the best of both in every respect, and an `Option` is
+not one number of replicas but a range taken at its best, as cheap as the lowest, as fast as the highest and free of the
+merging rule. What is impossible even so is impossible.
 """
 
 from __future__ import annotations
@@ -38,9 +35,9 @@ from collections.abc import Mapping, Sequence
 from itertools import accumulate
 from typing import Any
 
-from penstock.optimizer.ahead import Ahead, extents
 from penstock.optimizer.labels import End, Ends, Label, Option, Tail, best_of, config_of, insert
 from penstock.optimizer.model import Chain, Config, Op, joined_key
+from penstock.optimizer.regions import extents
 
 _NOTHING: frozenset[Any] = frozenset()
 
@@ -48,8 +45,7 @@ _NOTHING: frozenset[Any] = frozenset()
 class Cheapest:
     """Answers for one chain and any time limit, from lists of up to `width` labels.
 
-    Without `pipelining`, regions are one pipeline each. `ends` is the time for handing tuples over at the ends of the
-    chain, where it is part of a graph. Solvers for the same chain may share `ahead`.
+    Without `pipelining`, regions are one pipeline each.
     """
 
     def __init__(
@@ -61,8 +57,6 @@ class Cheapest:
         *,
         width: float = math.inf,
         pipelining: bool = True,
-        ends: tuple[float, float] = (0.0, 0.0),
-        ahead: Ahead | None = None,
     ) -> None:
         self.chain = chain
         self.width = width
@@ -70,48 +64,30 @@ class Cheapest:
         self.work = chain.work
         self.options = [(option, cp * math.log2(option.least)) for option in options]
         self.hop = [delta * arrivals for arrivals in chain.arrivals]  # δ at each cut
-        self.hop[0], self.hop[-1] = ends
+        self.hop[0] = self.hop[-1] = 0.0
         self.steps = sorted(set(self.hop))
         self.hop_ahead = [*_from_the_right(self.hop[1:], max), 0.0]  # the most δ at a cut after this one
-        self.reaching = [done + hop for done, hop in zip(chain.work, self.hop, strict=True)]  # what a cut must reach
         self.bound_ahead = _bounds_ahead(chain.ops)
         # The dearest way to go on after a cut: cut everywhere, with as many replicas as there can be.
         dearest = [
             2 * hop + arrivals * self.options[-1][1] for hop, arrivals in zip(self.hop, chain.arrivals, strict=True)
         ]
-        self.dearest = math.fsum(dearest)
-        margin = 1e-9 * self.dearest  # sums come out a little differently in another order
+        margin = 1e-9 * math.fsum(dearest)  # sums come out a little differently in another order
         self.cost_ahead = [total + margin for total in _from_the_right(dearest[1:], float.__add__)] + [0.0]
+        self.extent = extents(chain.ops)
 
-        self.afford = self.cost_ahead
-        self.ahead = ahead
-        self.extent = extents(chain.ops) if ahead is None else ahead.extent
-        # What `ahead` knows; without it, nothing is known to be paid.
-        self.rounding = 0.0 if ahead is None else ahead.rounding
-        self.new = [0.0] * (len(chain) + 1)
-        self.end_hop = [dict.fromkeys({len(chain), *self.extent}, 0.0)] * len(chain) if ahead is None else ahead.end_hop
-        self.after: dict[Option, dict[int, list[float]]] = {}
-
-    def find(
-        self, limit: float, budget: float, *, least: bool = False, tails: Mapping[int, Tail] | None = None
-    ) -> Config | None:
+    def find(self, limit: float, budget: float, tails: Mapping[int, Tail]) -> Config | None:
         """A configuration whose every region keeps `limit`, with an overhead up to `budget`; None if there is none.
 
-        With `least`, the one with the least overhead of all. `tails` are known ways to go on after a cut that keep the
-        limit; the search is over as soon as one of them can be afforded.
+        `tails` are known ways to go on after a cut that keep the limit; the search is over as soon as one of them can
+        be afforded.
         """
-        self.afford = [math.inf] * len(self.cost_ahead) if least else self.cost_ahead
-        if self.ahead is not None:
-            if self.ahead.least(limit) > budget:
-                return None
-            self.new = self.ahead.new
-            self.after = {option: self.ahead.by_stop(option.least) for option, _ in self.options}
         lists: dict[Option, list[Label]] = {}
         self._begin(lists, 0, limit, budget, None)
         for cut in range(1, len(self.chain)):
             ends = self._extend(lists, cut, budget)
             if ends.last() is not None:
-                tail = tails.get(cut) if tails else None
+                tail = tails.get(cut)
                 if tail is not None:
                     best = ends.before(Option(tail.regions[0].replicas, tail.regions[0].replicas))
                     if best is not None and best.cost + tail.cost <= budget:
@@ -134,7 +110,7 @@ class Cheapest:
         barred = ends.barred if ends is not None else None
         usual = ends.before(Option(2, 3)) if ends is not None else None  # for more than one replica, if not barred
         best: list[tuple[float, float]] = []  # reach and cost of the two that reach farthest
-        for option, log_cost in self._options(cut):
+        for option, log_cost in self.options:
             least, most = option
             if most > 1 and (key == _NOTHING or (len(best) == 2 and best[1][0] == math.inf)):
                 break
@@ -155,11 +131,7 @@ class Cheapest:
                 cost += after.cost
             if cost > budget:
                 continue
-            stop = extent if most > 1 else len(self.chain)
-            until = self._until(option, cut, stop, reach, factor, budget - cost)
-            if until <= cut:
-                continue
-            cost = max(cost, budget - self.afford[cut])
+            cost = max(cost, budget - self.cost_ahead[cut])
             if most > 1:
                 if len(best) == 2 and reach <= best[1][0] and cost >= best[0][1] and cost >= best[1][1]:
                     continue
@@ -167,23 +139,8 @@ class Cheapest:
                 best = sorted([*best, (math.inf if enough else reach, cost)], reverse=True)[:2]
             bounded = self.bound_ahead[cut] < most
             spare = room if bounded else hop_ahead
-            label = Label(cost, reach, room, spare, factor, key if most > 1 else None, cut, None, after, stop, until)
+            label = Label(cost, reach, room, spare, factor, key if most > 1 else None, cut, None, after)
             insert(lists.setdefault(option, []), label, bounded)
-
-    def _options(self, cut: int) -> list[tuple[Option, float]]:
-        """Numbers of replicas to try for regions that begin at `cut`, each with cp·log2 of it."""
-        return self.options
-
-    def _until(self, option: Option, cut: int, stop: int, reach: float, factor: float, left: float) -> int:
-        """The last cut, within `reach` and up to `stop`, from which on `left` may be enough; `cut` if there is none."""
-        if self.ahead is None:
-            return stop
-        after, reaching, left = self.after[option][stop], self.reaching, left + self.ahead.rounding
-        at = bisect_right(self.work, reach - factor * self.ahead.end_hop[cut][stop]) - 1
-        at = min(at, stop)
-        while at > cut and (after[at] > left or reaching[at] > reach):
-            at -= 1
-        return at
 
     def _narrow(self, labels: list[Label], bounded: bool) -> None:
         """Drop the label that gains least over a cheaper one, until there are not too many."""
@@ -199,10 +156,8 @@ class Cheapest:
         hop, here, steps = self.hop[cut], self.work[cut], self.steps
         cutting = 2 * hop if following is not None else 0.0
         beyond = self.work[cut + 1] if following is not None else math.inf  # to be reached by what goes on
-        least_cost = budget - self.afford[cut]
-        most_cost = min(budget, budget + self.rounding - self.new[cut])  # for a region to end here
+        least_cost = budget - self.cost_ahead[cut]
         ends = Ends()
-        end_hop = self.end_hop[cut] if following is not None else {}
         for option, labels in lists.items():
             if not labels:
                 continue
@@ -213,33 +168,26 @@ class Cheapest:
             kept: list[Label] = []
             fresh: list[Label] = []
             for label in labels:
-                cost, reach, room, spare, factor, key, at, before, after, stop, until = label
-                if reach >= beyond and until > cut:
+                cost, reach, room, spare, factor, key, at, before, after = label
+                if reach >= beyond:
                     if cost < least_cost or spare > most_spare:
                         cost_now, spare_now = max(cost, least_cost), min(spare, most_spare)
-                        kept.append(
-                            Label(cost_now, reach, room, spare_now, factor, key, at, before, after, stop, until)
-                        )
+                        kept.append(Label(cost_now, reach, room, spare_now, factor, key, at, before, after))
                     else:
                         kept.append(label)
                 cost += cutting
                 if cost > budget:
                     continue
-                if hop <= spare and here + factor * hop <= reach and cost <= most_cost:
+                if hop <= spare and here + factor * hop <= reach:
                     closed = most > 1 and following is not None and joined_key(key, following) == _NOTHING
                     ends.add(End(cost, option, cut, label), closed)
                 next_reach = here - hop + factor * room
-                if (
-                    self.pipelining
-                    and here + hop <= reach
-                    and next_reach >= beyond
-                    and (spare := min(spare, (reach - here - hop) / factor, most_spare)) >= end_hop[stop]
-                    and (until := self._until(option, cut, stop, next_reach, factor, budget - cost)) > cut
-                ):
+                if self.pipelining and here + hop <= reach and next_reach >= beyond:
+                    spare = min(spare, (reach - here - hop) / factor, most_spare)
                     if not bounded:
                         spare = steps[bisect_right(steps, spare) - 1]
                     cost = max(cost, least_cost)
-                    fresh.append(Label(cost, next_reach, room, spare, factor, key, cut, label, after, stop, until))
+                    fresh.append(Label(cost, next_reach, room, spare, factor, key, cut, label, after))
             for label in fresh:
                 insert(kept, label, bounded)
             if len(kept) > self.width:

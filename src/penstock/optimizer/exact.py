@@ -1,28 +1,26 @@
 """The configuration with the highest throughput, without looking at all of them, and a bound that proves it.
 
 Per tuple of the source, a configuration x takes  time(x) = max(M(x), W(x) / cores),  M its slowest region and W its
-work (eqs 11–14). So x does better than t just when every region keeps the limit t and W(x) ≤ cores·t, and whether any x
-does is what `Cheapest.find` answers. The answer is monotone in t, and so the best time can be closed in on:
+work (eqs 11–14). For a time limit t, let W(t) be the least work of all x with M(x) ≤ t, which `Least` finds, with an x
+that has it. A higher limit never needs more work, and so each answer closes in on the best time from both sides:
 
-* An answer "yes" comes with a configuration: the best time is at most its time, which is often far below t.
-* An answer "no" proves that the best time is above t.
+* The best time is at most that of x, which is often far below t.
+* The best time is at least t or W(t) / cores, whichever is less: what takes less than t has M < t, and so works W(t) at
+  least.
 
-Halving the interval never ends by itself. What ends it is the question for the best time known: once there is no
-configuration strictly below it, that configuration is the optimum. (Strictly means by more than one part in 10¹²:
-sums of floating-point numbers are not better than that.) Each "yes" lowers the best time to that of another
-configuration, so this ends, whatever the intervals.
-
-Most questions are put to a search among some numbers of replicas, which may overlook a configuration, until the best
-time is nearly known. Only then all numbers are looked at, and what holds the best configuration back decides how: if
-its slowest region does, the least M of all is sought first, whatever the work (`Feasible`), as it is a lower bound; if
-the cores do, the least W among those with an M below the best time is. Either often is the optimum already.
+No M is below the least of all, which is known (`Slowest`). It is the first limit, and often the best time. The next is
+the best time known, less one part in 10¹²; then the interval is halved. What ends it is the question for less than the
+best time known: once there is no configuration strictly below it, that configuration is the optimum. (Strictly means by
+more than one part in 10¹²: sums of floating-point numbers are not better than that.) Each answer lowers the best time
+to that of another configuration or is followed by that question, so this ends, whatever the intervals.
 
 Numbers of replicas go up to that of the cores, unless the user says otherwise. Some limit is needed: with cp = 0 more
 replicas may always do a little better.
 
-Large problems are not solved to the end but to a `gap`. Configurations are then sought among some numbers of replicas
-only, and the bound is proved with ranges of them taken at their best (see `Cheapest`), which only overestimates the
-throughput. Ranges are divided further until the gap is reached; the last division leaves single numbers.
+Large problems are not solved to the end but to a `gap`. Whether there is an x with M(x) ≤ t and W(x) ≤ cores·t is then
+what `Cheapest` answers. Configurations are sought among some numbers of replicas only, and the bound is proved with
+ranges of them taken at their best, which only overestimates the throughput. Ranges are divided further until the gap is
+reached; the last division leaves single numbers.
 """
 
 from __future__ import annotations
@@ -31,14 +29,12 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.optimizer.ahead import Ahead
 from penstock.optimizer.cheapest import Cheapest, Relaxed
-from penstock.optimizer.feasible import Feasible
 from penstock.optimizer.labels import Option, Tail
+from penstock.optimizer.least import Least
 from penstock.optimizer.model import (
     Chain,
     Config,
-    Evaluation,
     Op,
     Region,
     check_chain,
@@ -47,14 +43,13 @@ from penstock.optimizer.model import (
     region_key,
     region_time,
 )
+from penstock.optimizer.regions import Regions
+from penstock.optimizer.slowest import Slowest
 from penstock.optimizer.tidy import fewer_threads
 
 _LEAST = 1e-12  # relative difference below which two times are the same
 _EXACT = 8_192  # operators times replicas up to which the search goes to the end, unless told otherwise
 _GAP = 0.01
-_BUSY = 0.85  # part of the cores in use from which on costs matter
-_NEAR, _CLOSE = 0.01, 1e-3  # how closely the first search closes in; where costs matter, more closely
-_NARROW = 2  # labels per list of the first search
 _PARTS, _WIDTH = 3, 4  # how coarse the first search is: ranges of replicas per doubling, labels per list
 
 
@@ -121,35 +116,25 @@ def optimal_with_bound(
 
 
 class _Search:
-    """Closes in on the best time: `low` is proved, `high` is reached by `config`.
-
-    `work` is the work of that configuration per tuple of the source and `slowest` the time of its slowest region.
-    """
+    """Closes in on the best time: `low` is proved, `high` is reached by `config`."""
 
     def __init__(self, chain: Chain, cores: int, delta: float, cp: float, most: int, pipelining: bool) -> None:
         self.chain, self.cores, self.delta, self.cp, self.most = chain, cores, delta, cp, most
         self.pipelining = pipelining
         self.config = Config((Region(1, ((0, len(chain)),)),))
-        self.high = self.slowest = self._time(self.config)
-        self.work = self.high
+        self.high = self._time(self.config)
         self.low = min(self.high, max(chain.work[-1] / cores, slowest_operator(chain, cp, most)))
 
-    def _solver(self, options: list[Option], width: float, ahead: Ahead | None = None) -> Cheapest:
-        return Cheapest(self.chain, self.delta, self.cp, options, width=width, pipelining=self.pipelining, ahead=ahead)
-
-    def _evaluate(self, config: Config) -> Evaluation:
-        return evaluate_chain(self.chain, config, self.cores, self.delta, self.cp)
-
     def _time(self, config: Config) -> float:
-        return 1 / self._evaluate(config).throughput
+        return 1 / evaluate_chain(self.chain, config, self.cores, self.delta, self.cp).throughput
 
     def _below(self, solver: Cheapest, time: float) -> Config | None:
         """A configuration that takes `time` at most, if there is one."""
-        return solver.find(time, self.cores * time - self.chain.work[-1], tails=self._tails(self.config, time))
+        return solver.find(time, self.cores * time - self.chain.work[-1], self._tails(time))
 
-    def _tails(self, config: Config, time: float) -> dict[int, Tail]:
-        """The ends of a configuration, as long as their regions take `time` at most, by where they start."""
-        arrivals, delta, regions = self.chain.arrivals, self.delta, config.regions
+    def _tails(self, time: float) -> dict[int, Tail]:
+        """The ends of the best known, as long as their regions take `time` at most, by where they start."""
+        arrivals, delta, regions = self.chain.arrivals, self.delta, self.config.regions
         found: dict[int, Tail] = {}
         cost = 0.0
         for number in reversed(range(1, len(regions))):
@@ -169,26 +154,19 @@ class _Search:
 
     def _better(self, config: Config) -> bool:
         """Keep `config` if it takes less time than the best known, by more than rounding."""
-        result = self._evaluate(config)
-        if 1 / result.throughput >= self.high:
+        time = self._time(config)
+        if time >= self.high:
             return False
-        self.config, self.high = config, 1 / result.throughput
-        self.work, self.slowest = result.utilization / result.unbounded, 1 / result.unbounded
+        self.config, self.high = config, time
         return True
 
-    def _close_in(self, blind: Cheapest, low: float, gap: float, guided: Cheapest | None = None) -> None:
-        """Halve the interval above `low`, until it is as small as `gap` or shown to be empty.
+    def _close_in(self, solver: Cheapest, gap: float) -> None:
+        """Halve the interval, until it is as small as `gap` or shown to be empty.
 
-        Steps grow at first, as the lower bound is often close. Where the cores hold the best back, or nearly so, costs
-        matter and a solver that looks ahead is quicker.
+        Steps grow at first, as the lower bound is often close.
         """
-        step, patience, refused = 0.01, 1, 0
-        while True:
-            solver = blind
-            if guided is not None and self.work > _BUSY * self.cores * self.high:
-                solver, gap = guided, _CLOSE
-            if self.high <= low * (1 + max(gap, _LEAST)):
-                return
+        low, step, patience, refused = self.low, 0.01, 1, 0
+        while self.high > low * (1 + max(gap, _LEAST)):
             if refused >= patience:  # high has stood for some time: is it the best?
                 if not self._try(solver, self.high * (1 - _LEAST)):
                     return
@@ -203,62 +181,22 @@ class _Search:
                 refused += step >= 1
                 low, step = time, step * 3
 
-    def _descend(self, ahead: Ahead) -> float:
-        """Like `_close_in`, for a time known to be close to the best, and with all numbers of replicas."""
-        options = [Option(r, r) for r in range(1, self.most + 1)]
-        solver = Cheapest(self.chain, self.delta, self.cp, options, pipelining=self.pipelining, ahead=ahead)
-        feasible = Feasible(self.chain, self.delta, self.cp, self.most, self.pipelining, ahead)
-        step, low, sought = _LEAST, self.low, False
-        while self.high > low * (1 + _LEAST):
-            # Nothing that takes less time has less work than the least within this limit.
-            low = max(low, (self.chain.work[-1] + ahead.least(self.high)) / self.cores * (1 - _LEAST))
-            if self.slowest < self.high and self.high < low * (1 + _CLOSE / 2):
-                # The cores hold it back, so the least work of all is what is wanted, and bounds the time as well.
-                limit = self.high * (1 - _LEAST)
-                config = solver.find(limit, self.cores * limit - self.chain.work[-1], least=True)
-                if config is None or not self._better(config):
-                    return self.high
-                low = max(low, self.work / self.cores * (1 - _LEAST))
-                continue
-            if not sought and self.slowest >= self.high:
-                sought = True
-                low = max(low, self._least_slowest(feasible, low))
-                if self.high > low * (1 + _LEAST) and not self._try(solver, low * (1 + _LEAST)):
-                    low = low * (1 + _LEAST)
-                continue
-            time = (low + self.high) / 2
-            if self.slowest >= self.high:
-                time = max(time, self.high * (1 - step))
-            if self._try(solver, time):
-                step = max(step * 10, 1e-4)
-            elif time >= self.high * (1 - _LEAST):
-                return self.high
-            else:
-                low, step = time, _LEAST
-        return low
-
-    def _least_slowest(self, feasible: Feasible, low: float) -> float:
-        """The least time of the slowest region, whatever the work, if it is above `low`; at most the best time."""
-        config, high, step = self.config, self.high, _LEAST
-        while high > low * (1 + _LEAST):
-            time = max(high * (1 - step), (low + high) / 2)
-            found = feasible.keeping(time, self._tails(config, time))
-            slowest = math.inf if found is None else 1 / self._evaluate(found).unbounded
-            if found is not None and slowest < high:
-                config, high, step = found, slowest, max(step * 10, 1e-4)
-                self._better(found)
-            elif step == _LEAST:
-                return high
-            else:
-                low, step = time, _LEAST
-        return low
-
     def to_the_end(self) -> None:
-        """Find the optimum: first with some numbers of replicas, then see whether others do better."""
-        some = [Option(r.most, r.most) for r in _ranges(self.most, _PARTS)]
-        ahead = Ahead.of(self.chain, self.delta, self.cp, self.most, self.pipelining)
-        self._close_in(self._solver(some, _NARROW), self.low, _NEAR, self._solver(some, _NARROW, ahead))
-        self.low = self._descend(ahead)
+        """Find the optimum."""
+        regions = Regions(self.chain, self.delta, self.cp, self.most, pipelining=self.pipelining)
+        self.low = min(self.high, Slowest(regions).least(self.low))
+        least = Least(regions)
+        time, first = self.low * (1 + _LEAST), True
+        while self.high > self.low * (1 + _LEAST):
+            found = least.find(time)
+            better = found is not None and self._better(found[1])
+            work = (self.chain.work[-1] + found[0]) * (1 - _LEAST) if found is not None else math.inf
+            self.low = max(self.low, min(time, work / self.cores))
+            last = self.high * (1 - _LEAST)
+            if time >= last and not better:
+                self.low = self.high
+            time = (self.low + self.high) / 2 if better and not first else last
+            first = False
 
     def to_the_gap(self, gap: float) -> None:
         """Find a configuration proved to be within `gap` of the optimum."""
@@ -269,7 +207,8 @@ class _Search:
                 self.to_the_end()  # there is nothing left to leave out
                 return
             some = [Option(r.most, r.most) for r in ranges]
-            self._close_in(self._solver(some, width), self.low, gap / 4)
+            solver = Cheapest(self.chain, self.delta, self.cp, some, width=width, pipelining=self.pipelining)
+            self._close_in(solver, gap / 4)
             prover = Relaxed(self.chain, self.delta, self.cp, ranges, width=width, pipelining=self.pipelining)
             for share in (1, 2, 4, 8):
                 time = self.high / (1 + gap * share)

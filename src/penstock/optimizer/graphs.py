@@ -22,10 +22,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from penstock.graph.operator import Kind
-from penstock.optimizer.cheapest import Cheapest
 from penstock.optimizer.exact import optimal, slowest_operator
-from penstock.optimizer.labels import Option
+from penstock.optimizer.least import Least
 from penstock.optimizer.model import Chain, Config, Op, Region, check_machine, evaluate_chain, joined_key
+from penstock.optimizer.regions import Regions
 
 _LEAST = 1e-12
 _CLOSE = 1e-7
@@ -256,22 +256,21 @@ class _Shares:
 
     def __init__(self, machine: _Machine, chains: Sequence[_ChainOf]) -> None:
         self.machine, self.chains = machine, chains
-        options = [Option(r, r) for r in range(1, machine.most + 1)]
-        self.solvers = [Cheapest(one.chain, machine.delta, machine.cp, options, ends=one.ends) for one in chains]
+        self.solvers = [
+            Least(Regions(one.chain, machine.delta, machine.cp, machine.most, ends=one.ends)) for one in chains
+        ]
         self.fixed = math.fsum(one.chain.work[-1] + sum(one.ends) for one in chains)
 
     def _within(self, time: float) -> list[Config] | None:
         """The cheapest configurations that keep the limit, if the cores are enough for them."""
         budget = self.machine.cores * time - self.fixed
         configs = []
-        for one, solver in zip(self.chains, self.solvers, strict=True):
-            config = solver.find(time, budget, least=True)
-            if config is None:
+        for solver in self.solvers:
+            found = solver.find(time)
+            if found is None:
                 return None
-            used = evaluate_chain(one.chain, config, 1, self.machine.delta, self.machine.cp, one.ends)
-            work = used.utilization / used.unbounded if used.utilization else 0.0
-            budget -= work - one.chain.work[-1] - sum(one.ends)
-            configs.append(config)
+            budget -= found[0]
+            configs.append(found[1])
         return configs if budget >= -_LEAST * self.machine.cores * time else None
 
     def best(self) -> list[Config]:

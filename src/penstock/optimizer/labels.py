@@ -33,8 +33,6 @@ class Label(NamedTuple):
     at: int
     before: Label | None  # the label of the cut before; None where the region starts
     after: End | None  # what the region follows; None at the start of the chain
-    stop: int  # where the region must end at the latest
-    until: int  # the last cut where the budget lets it be cut or end
 
 
 class End(NamedTuple):
@@ -155,8 +153,7 @@ def best_of(one: Label, two: Label, bounded: bool) -> Label:
         spare = room - slowest / factor
     else:
         reach, spare = max(one.reach, two.reach), max(one.spare, two.spare)
-    stop, until = max(one.stop, two.stop), max(one.until, two.until)
-    return one._replace(cost=cost, reach=reach, room=room, spare=spare, factor=factor, stop=stop, until=until)
+    return one._replace(cost=cost, reach=reach, room=room, spare=spare, factor=factor)
 
 
 def config_of(last: End) -> Config:
