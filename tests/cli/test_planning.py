@@ -62,6 +62,9 @@ def test_a_plan_by_a_profile_that_is_measured(program: Path, tmp_path: Path) -> 
     assert "region 1:" in result.stdout
     assert "\n9\n" not in result.stdout  # nothing was delivered
     assert picture.read_text(encoding="utf-8").startswith("<svg")
+    result = _call("plan", program, "--picture", tmp_path / "plan.png")
+    assert result.exit_code != 0
+    assert "ends in .svg" in result.output
 
 
 def test_a_plan_with_pes_by_a_profile_that_is_measured(program: Path) -> None:

@@ -70,6 +70,17 @@ def test_what_the_user_gave_a_width_stays() -> None:
         assert all(group.width == 1 or group is wished or 2 not in group.nodes for group in away)
 
 
+def test_regions_of_one_copy_that_follow_each_other_are_one() -> None:
+    flow = pn.Flow("chain")
+    flow.source([1]).map(abs).map(abs).map(abs).map(abs).collect()
+    graph = flow.graph()
+    layout = [Group(((0,),)), Group(((1, 2),)), Group(((3,),), 2), Group(((4,),)), Group(((5,),))]
+    joined = Steps(graph, find_regions(graph), 4).joined(layout)
+    assert joined == [Group(((0,), (1, 2))), Group(((3,),), 2), Group(((4,), (5,)))]
+    apart = Steps(graph, find_regions(graph), 4, [0, 1, 1, 1, 1, 2]).joined(layout)
+    assert apart == layout
+
+
 # --------------------------------------------------------------------------------------------------- how far it goes
 
 

@@ -134,6 +134,8 @@ def plan(
     """Explain how the flow in FILE would run."""
     if measure and profile_from is not None:
         raise click.UsageError("--profile measures, --profile-from reads: choose one")
+    if picture is not None and Path(picture).suffix.lower() != ".svg":
+        raise click.UsageError(f"--picture draws SVG: give the file a name that ends in .svg, not '{picture}'")
     try:
         flow = load_flow(program)
         found = profile(flow) if measure else None

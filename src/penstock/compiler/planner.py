@@ -48,8 +48,10 @@ def decide(graph: Graph, profile: Profile, machine: Machine, homes: Sequence[int
     ]
 
     steps = Steps(graph, regions, machine.cores, homes)
-    better = [improved(layout, steps, rating) for layout in layouts]
-    groups = trimmed(graph, best_of([(rating(layout), layout) for layout in better])[1], rating)
+    better = [steps.joined(improved(layout, steps, rating)) for layout in layouts]
+    best = best_of([(rating(layout), layout) for layout in better])
+    once = steps.joined(trimmed(graph, best[1], rating))
+    groups = trimmed(graph, once, rating, best[0])  # what has one copy left may share a thread with its neighbours
     expected = rating(groups)
     reasons = _Reasons(graph, regions, weights, machine, groups, expected, homes)
     return Physical(
@@ -70,9 +72,14 @@ def best_of(rated: Sequence[tuple[Expected | None, list[Group]]]) -> tuple[Expec
     return min(good, key=lambda one: (sum(group.threads for group in one[1]), -one[0].throughput if one[0] else 0.0))
 
 
-def trimmed(graph: Graph, layout: list[Group], rating: Callable[[list[Group]], Expected | None]) -> list[Group]:
-    """`layout` without the copies and threads that add nothing a model could tell."""
-    now = rating(layout)
+def trimmed(
+    graph: Graph,
+    layout: list[Group],
+    rating: Callable[[list[Group]], Expected | None],
+    now: Expected | None = None,
+) -> list[Group]:
+    """`layout` without the copies and threads that add nothing a model could tell to what is expected `now`."""
+    now = now if now is not None else rating(layout)
     least = now.throughput * (1 - ALIKE) if now is not None else 0.0
     number = 0
     while number < len(layout):

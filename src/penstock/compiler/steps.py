@@ -86,6 +86,22 @@ class Steps:
                 yield [*layout[:number], changed, *layout[number + 1 :]]
         yield from self._changes_over(layout)
 
+    def joined(self, layout: Layout) -> list[Group]:
+        """`layout` with regions of one copy that follow each other made one, as the rules of §3.1 have it."""
+        groups = list(layout)
+        home = {node: number for number, group in enumerate(groups) for node in group.nodes}
+        for before, after in self._after.items():
+            left, right = home[before], home[after]
+            if left == right or groups[left].width > 1 or groups[right].width > 1:
+                continue
+            if groups[right].entry != after or not self._fixed.isdisjoint((*groups[left].nodes, *groups[right].nodes)):
+                continue
+            moved = groups[right].nodes
+            groups[left] = replace(groups[left], pipelines=groups[left].pipelines + groups[right].pipelines)
+            groups[right] = replace(groups[right], pipelines=())
+            home.update(dict.fromkeys(moved, left))
+        return [group for group in groups if group.pipelines]
+
     def _copies(self, group: Group) -> Iterator[Group]:
         if not self._fixed.isdisjoint(group.nodes):
             return
