@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 
-from penstock.cli.main import FAILED, cli
-from penstock.optimizer.calibrate import Boundary, Calibration
+from penstock.cli.main import FAILED, INTERRUPTED, cli
+from penstock.optimizer.calibrate import BatchTime, Boundary, Calibration
 from penstock.optimizer.profile import OperatorProfile, Profile
 from penstock.platforms import calibration
 
@@ -20,8 +21,13 @@ def _call(*arguments: object) -> Result:
 @pytest.fixture(autouse=True)
 def _measured(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    found = Calibration({"port": Boundary(2e-6, 3e-7, 4e-7)}, "this machine")
-    monkeypatch.setattr(calibration, "calibrate", lambda spark: found)
+
+    def measured(*, spark: bool, tell: Callable[[str], None]) -> Calibration:
+        tell("boundary: port")
+        batch = BatchTime(0.25, 0.125) if spark else None
+        return Calibration({"port": Boundary(2e-6, 3e-7, 4e-7)}, "this machine", batch)
+
+    monkeypatch.setattr(calibration, "calibrate", measured)
 
 
 def test_calibrating_prints_a_table_and_keeps_it(tmp_path: Path) -> None:
@@ -32,6 +38,27 @@ def test_calibrating_prints_a_table_and_keeps_it(tmp_path: Path) -> None:
     assert calibration.kept_calibration()["port"] == Boundary(2e-6, 3e-7, 4e-7)
     assert _call("calibrate", "--save", tmp_path / "mine.json").exit_code == 0
     assert Calibration.load(tmp_path / "mine.json")["port"].delta == 2e-6
+
+
+def test_calibrating_tells_what_it_does_and_keeps_what_batches_cost(program: Path) -> None:
+    result = _call("calibrate", "--spark")
+    assert result.exit_code == 0
+    assert result.stderr.split() == ["0", "s", "boundary:", "port"]
+    assert "Spark's own time of a batch: 250 ms, and 125 ms for each shuffle" in result.stdout
+    assert _call("calibrate").exit_code == 0
+    assert calibration.kept_calibration().batch == BatchTime(0.25, 0.125)
+    text = _call("plan", program, "--on", "spark").stdout
+    assert "in batches of 2 s of which Spark takes 0.25 s itself" in text  # no shuffle
+    assert "measured on this machine, but for shuffle and stage, which are assumed" in text
+
+
+def test_a_calibration_that_is_interrupted_keeps_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(**_: object) -> Calibration:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(calibration, "calibrate", interrupted)
+    assert _call("calibrate").exit_code == INTERRUPTED
+    assert calibration.kept_calibration() == Calibration({})
 
 
 def test_a_calibration_that_cannot_be_written_is_an_error(tmp_path: Path) -> None:

@@ -12,16 +12,17 @@ from typing import Any
 import pytest
 
 import penstock as pn
-from penstock.compiler.batches import Cluster, expect_batches, stage_loads, throughput_of
+from penstock.compiler.batches import Cluster, StageLoad, expect_batches, stage_loads, stage_time, throughput_of
 from penstock.compiler.physical import Group
 from penstock.compiler.stage_plan import SparkPlan
 from penstock.compiler.stage_planner import decide_stages, expect_stages, stage_nodes
 from penstock.compiler.stages import find_stages
 from penstock.compiler.weights import weigh
 from penstock.graph.graph import Graph
-from penstock.optimizer.calibrate import Boundary, Calibration
+from penstock.optimizer.calibrate import BatchTime, Boundary, Calibration
 from penstock.optimizer.profile import OperatorProfile, Profile
 from penstock.platforms.spark import planning
+from penstock.platforms.spark.calibration import Times
 from tests.compiler.test_plans import EXAMPLES, SNAPSHOTS, _example, random_profile
 from tests.random_graphs import build
 
@@ -37,11 +38,15 @@ def _step(state: Any, t: Any) -> tuple[Any, Any]:
 
 
 def _two_shuffles() -> Graph:
+    return _flow_of_two_shuffles().graph()
+
+
+def _flow_of_two_shuffles() -> pn.Flow:
     flow = pn.Flow("shuffles")
     parsed = flow.source([1], name="in").map(abs, name="parse")
     keyed = parsed.key_by("a").scan(_step, init=0, name="keyed").map(abs, name="after")
     keyed.scan(_step, init=0, name="whole").sink(print, name="out")
-    return flow.graph()
+    return flow
 
 
 # --------------------------------------------------------------------------------------------------------- the model
@@ -226,6 +231,47 @@ def test_what_boundaries_cost_is_that_of_the_calibration() -> None:
     cluster = planning.cluster_of(2, measured)
     assert (cluster.delta, cluster.cp, cluster.stage, cluster.port) == (1e-6, 2e-6, 3e-6, 4e-6)
     assert planning.cluster_of(2, Calibration({})).delta == Calibration({})["shuffle"].delta
+
+
+def test_what_a_batch_costs_is_that_of_the_calibration() -> None:
+    assumed = planning.cluster_of(2, Calibration({}), shuffles=3)
+    assert (assumed.batch, assumed.fill) == (0.5, planning.TARGET_SECONDS)
+    assert assumed.origin == "assumed; penstock calibrate --spark measures them here"
+    costs = {kind: Boundary(1e-6) for kind in ("shuffle", "stage", "port")}
+    measured = Calibration(costs, "mine", BatchTime(0.25, 0.5))
+    few, many = (planning.cluster_of(2, measured, shuffles=shuffles) for shuffles in (1, 3))
+    assert few.origin == "measured on mine"
+    assert (few.batch, few.fill) == (0.75, 2.0)
+    assert (many.batch, many.fill) == (1.75, 3.5)  # batches last longer where Spark takes more than half of them
+    graph = _two_shuffles()
+    plan = planning.plan(graph, cores=2, calibration=measured)
+    assert "in batches of 2.5 s of which Spark takes 1.2 s itself" in str(plan)
+    assert "(boundaries and batches: measured on mine)" in str(plan)
+    assert str(pn.Plan.from_json(plan.to_json(), _flow_of_two_shuffles())) == str(plan)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_costs_of_spark_come_back_from_the_model(seed: int) -> None:
+    rng = random.Random(seed)
+    cores = rng.randint(1, 8)
+    width = max(2, cores)
+    cluster = Cluster(cores, rng.uniform(0, 2e-6), rng.uniform(0, 2e-6), stage=rng.uniform(0, 2e-6))
+    read, work = rng.uniform(0, 5e-6), rng.uniform(0, 5e-6)
+
+    def time(channels: int, operators: int, delivered: float) -> float:
+        """Seconds per tuple of a program with operators behind a shuffle, or none."""
+        shuffled = float(operators > 0)
+        first = StageLoad({0: read}, shuffled=shuffled, delivered=delivered)
+        behind = StageLoad({1: operators * work}, received=shuffled)
+        driver = StageLoad({2: 0.0}, delivered=delivered)
+        stages = [(Group(((0,),), cores), first), (Group(((1,),), channels), behind), (Group(((2,),)), driver)]
+        return sum(stage_time(group, load, cluster, {}) for group, load in stages)
+
+    times = Times(time(1, 0, 0), time(1, 0, 1), time(1, 1, 0), time(1, 2, 0), time(width, 1, 0))
+    found = times.boundaries(cores, width)
+    assert found["stage"].delta == pytest.approx(cluster.stage, abs=1e-10)
+    assert (found["shuffle"].delta, found["shuffle"].cp) == pytest.approx((cluster.delta, cluster.cp), abs=1e-10)
+    assert Times(1e-6, 0.0, 0.0, 0.0, 0.0).boundaries(cores, width)["shuffle"] == Boundary(0.0)
 
 
 # ------------------------------------------------------------------------------------------- text, JSON and pictures

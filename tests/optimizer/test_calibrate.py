@@ -9,8 +9,18 @@ from pathlib import Path
 import pytest
 
 from penstock.errors import PenstockError, PlatformError
-from penstock.optimizer import Boundary, Calibration, Config, Op, Region, evaluate, replication_cost, switching_cost
-from penstock.optimizer.calibrate import DEFAULTS, KINDS
+from penstock.optimizer import (
+    BatchTime,
+    Boundary,
+    Calibration,
+    Config,
+    Op,
+    Region,
+    evaluate,
+    replication_cost,
+    switching_cost,
+)
+from penstock.optimizer.calibrate import DEFAULT_BATCH, DEFAULTS, KINDS
 from penstock.platforms import calibration as measuring
 
 SEEDS = range(20)
@@ -83,6 +93,43 @@ def test_the_users_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert measuring.kept_calibration() == calibration
 
 
+def test_what_a_batch_costs_is_kept(tmp_path: Path) -> None:
+    calibration = Calibration({}, "here", BatchTime(0.25, 0.125))
+    calibration.save(tmp_path / "kept.json")
+    assert Calibration.load(tmp_path / "kept.json") == calibration
+    assert calibration.batch_time.seconds(shuffles=3) == 0.625
+    older = '{"penstock_calibration": 1, "machine": "", "boundaries": {}}'
+    assert Calibration.from_json(older).batch is None
+    assert Calibration.from_json(older).batch_time == DEFAULT_BATCH
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+def test_a_batch_costs_more_with_every_shuffle_and_never_less_than_nothing(seed: int) -> None:
+    rng = random.Random(seed)
+    base, shuffle = rng.uniform(0, 1), rng.uniform(0, 1)
+    found = BatchTime.fitted({number: base + number * shuffle for number in range(3)})
+    assert (found.base, found.shuffle) == pytest.approx((base, shuffle))
+    noisy = BatchTime.fitted({number: rng.uniform(0, 1) for number in range(3)})
+    assert noisy.base >= 0
+    assert noisy.shuffle >= 0
+    assert BatchTime.fitted({1: 0.5}) == BatchTime(0.5)
+
+
+def test_spark_stays_known_when_only_the_rest_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    measuring.keep(Calibration({"port": Boundary(1e-6), "shuffle": Boundary(2e-6)}, "here", BatchTime(0.3)))
+    measuring.keep(Calibration({"port": Boundary(5e-6)}, "here"))
+    kept = measuring.kept_calibration()
+    assert kept == Calibration({"port": Boundary(5e-6), "shuffle": Boundary(2e-6)}, "here", BatchTime(0.3))
+    measuring.keep(Calibration({"port": Boundary(6e-6)}, "elsewhere"))
+    assert measuring.kept_calibration() == Calibration({"port": Boundary(6e-6)}, "elsewhere")
+    (tmp_path / "penstock" / "calibration.json").write_text("{")
+    measuring.keep(Calibration({"port": Boundary(7e-6)}, "here"))
+    assert measuring.kept_calibration()["port"].delta == 7e-6
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -92,6 +139,8 @@ def test_the_users_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
         '{"penstock_calibration": 9}',
         '{"penstock_calibration": 1, "machine": "", "boundaries": {"port": {"delta": -1, "cp": 0}}}',
         '{"penstock_calibration": 1, "machine": "", "boundaries": {"door": {"delta": 1, "cp": 0}}}',
+        '{"penstock_calibration": 1, "machine": "", "boundaries": {}, "batch": {"base": -1}}',
+        '{"penstock_calibration": 1, "machine": "", "boundaries": {}, "batch": 3}',
     ],
 )
 def test_what_is_no_calibration_is_refused(text: str) -> None:
@@ -100,7 +149,9 @@ def test_what_is_no_calibration_is_refused(text: str) -> None:
 
 
 def test_measuring_fills_the_table() -> None:
-    found = measuring.calibrate(tuples=500, rounds=1)
+    told: list[str] = []
+    found = measuring.calibrate(tuples=500, rounds=1, tell=told.append)
+    assert told == ["boundary: call", "boundary: port", "boundary: process"]
     assert set(found.boundaries) == {"call", "port", "process"}
     assert found["port"].keyed_cp >= found["port"].cp
     assert found.machine

@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.text import Text
 
 from penstock.cli.program import load_flow
-from penstock.cli.progress import Progress, duration, summary
+from penstock.cli.progress import Progress, Steps, duration, summary
 from penstock.compiler.plan import Plan
 from penstock.errors import Cancelled, PenstockError, is_user_file
 from penstock.graph.annotations import THREADING_MODELS
@@ -154,21 +154,32 @@ def plan(
 
 
 @cli.command()
-@click.option("--spark", is_flag=True, help="Measure Spark's stages and shuffles too, which starts Spark.")
+@click.option("--spark", is_flag=True, help="Measure Spark's stages, shuffles and batches too: some two minutes.")
 @click.option("--save", type=click.Path(dir_okay=False), default=None, help="Write it here, not to the user's cache.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
 def calibrate(spark: bool, save: str | None, show_traceback: bool) -> None:
-    """Measure what handing tuples over costs on this machine, and keep it for plans."""
+    """Measure what handing tuples over costs on this machine, and keep it for plans.
+
+    What a calibration with --spark has found stays until the next one with --spark.
+    """
+    console = Console(stderr=True)
     try:
-        found = calibration.calibrate(spark=spark)
+        with Steps(console) as steps:
+            found = calibration.calibrate(spark=spark, tell=steps.tell)
         kept = calibration.keep(found, None if save is None else Path(save))
+    except KeyboardInterrupt:
+        console.print("stopped: nothing is kept")
+        sys.exit(INTERRUPTED)
     except PenstockError as error:
-        _report(error, Console(stderr=True), show_traceback)
+        _report(error, console, show_traceback)
         sys.exit(FAILED)
     click.echo(f"{'boundary':<10}{'delta':>10}{'cp':>10}{'cp, keyed':>11}   per tuple, on {found.machine}")
     for kind, boundary in found.boundaries.items():
         costs = f"{duration(boundary.delta):>10}{duration(boundary.cp):>10}{duration(boundary.keyed_cp):>11}"
         click.echo(f"{kind:<10}{costs}")
+    if found.batch is not None:
+        own = f"{duration(found.batch.base)}, and {duration(found.batch.shuffle)} for each shuffle"
+        click.echo(f"Spark's own time of a batch: {own}")
     click.echo(f"kept in {kept}" if kept is not None else "not kept: the cache folder cannot be written")
 
 

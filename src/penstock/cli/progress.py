@@ -46,6 +46,41 @@ class Progress:
         )
 
 
+class Steps:
+    """Says what is being done and for how long: on a terminal in a line that goes away, elsewhere in a line for each.
+
+    >>> import io
+    >>> shown = io.StringIO()
+    >>> with Steps(Console(file=shown)) as steps:
+    ...     steps.tell("measuring")
+    >>> shown.getvalue()
+    '  0 s  measuring\\n'
+    """
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._started = time.monotonic()
+        self._now = ""
+        self._live = Live(console=console, transient=True, refresh_per_second=2, get_renderable=self._line)
+
+    def __enter__(self) -> Steps:
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._live.stop()
+
+    def tell(self, doing: str) -> None:
+        """This is what is being done now."""
+        self._now = doing
+        if not self._console.is_terminal:
+            self._console.print(self._line())
+
+    def _line(self) -> Text:
+        return Text(f"{time.monotonic() - self._started:3.0f} s  {self._now}")
+
+
 def quantity(number: float) -> str:
     """A number as people read it.
 

@@ -42,13 +42,15 @@ from penstock.graph.graph import Graph, Node
 class Cluster(Machine):
     """What stages run on: `delta` and `cp` are those of a shuffle, `stage` and `port` δ of workers and of queues.
 
-    A batch costs `batch` seconds of itself and is made to last about `fill` seconds.
+    A batch costs `batch` seconds of itself and is made to last about `fill` seconds. `origin` says where all these
+    numbers come from.
     """
 
     stage: float = 0.0
     port: float = 0.0
     batch: float = 0.0
     fill: float = 1.0
+    origin: str = ""
 
     @property
     def share(self) -> float:

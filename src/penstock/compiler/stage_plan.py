@@ -117,22 +117,22 @@ def threaded_ports(graph: Graph, group: Group) -> frozenset[Target]:
 
 
 def expected_lines(graph: Graph, physical: Physical) -> list[str]:
-    """What the model expects of the stages of `graph`."""
+    """What the model expects of the stages of `graph`, and the costs of boundaries that it knows, and where from."""
     expected, cluster = physical.expected, physical.machine
-    if expected is None:
-        return []
     assert isinstance(cluster, Cluster)
     batches = ""
     if cluster.batch:
-        batches = f", in batches of {cluster.fill:g} s of which Spark takes {cluster.batch:g} s itself"
-    many = " from each source" if sum(node.is_source for node in graph) > 1 else ""
-    what = f"{rate(expected.throughput)}{many} on {_count(cluster.cores, 'core')}{batches}"
+        batches = f", in batches of {cluster.fill:.3g} s of which Spark takes {cluster.batch:.2g} s itself"
+    if expected is None:
+        what = f"a throughput that only a profile can tell, on {_count(cluster.cores, 'core')}{batches}"
+    else:
+        many = " from each source" if sum(node.is_source for node in graph) > 1 else ""
+        what = f"{rate(expected.throughput)}{many} on {_count(cluster.cores, 'core')}{batches}"
+        what += f"; {_held_back(physical, expected)}"
     shuffle = f"a shuffle costs {micros(cluster.delta)}, a split in two {micros(cluster.cp)}"
     inside = f"a worker boundary {micros(cluster.stage)}, a queue in a worker {micros(cluster.port)}"
-    return [
-        f"expected: {what}; {_held_back(physical, expected)}",
-        f"  (per tuple, on each side: {shuffle}, {inside})",
-    ]
+    lines = [f"expected: {what}", f"  (per tuple, on each side: {shuffle}, {inside})"]
+    return [*lines, f"  (boundaries and batches: {cluster.origin})"] if cluster.origin else lines
 
 
 def _held_back(physical: Physical, expected: Expected) -> str:

@@ -6,7 +6,7 @@
     graphs.py      graphs that are no chains
     baselines.py   no parallelism, one kind of it, and every configuration there is
     profile.py     measured costs and selectivities
-    calibrate.py   what boundaries cost on a machine: δ and c_p (eqs 15–19)
+    calibrate.py   what boundaries cost on a machine: δ and c_p (eqs 15–19); and batches of Spark
 
 All searches have one signature, `search(ops, cores, delta, cp, …) -> Config`.
 
@@ -19,13 +19,14 @@ All searches have one signature, `search(ops, cores, delta, cp, …) -> Config`.
 """
 
 from penstock.optimizer.baselines import brute_force, fission_only, pipelining_only, sequential
-from penstock.optimizer.calibrate import Boundary, Calibration, replication_cost, switching_cost
+from penstock.optimizer.calibrate import BatchTime, Boundary, Calibration, replication_cost, switching_cost
 from penstock.optimizer.exact import Solution, optimal, optimal_with_bound
 from penstock.optimizer.graphs import ChainPlan, GraphPlan, Link, OpGraph, optimal_graph
 from penstock.optimizer.heuristic import heuristic
 from penstock.optimizer.model import Config, ConfigError, Evaluation, Op, Region, evaluate, validate_config
 
 __all__ = [
+    "BatchTime",
     "Boundary",
     "Calibration",
     "ChainPlan",

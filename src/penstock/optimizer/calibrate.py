@@ -3,12 +3,15 @@
 The model has two costs that belong to the machine and not to the program: δ, for handing a tuple over, and c_p, for
 splitting and merging a stream. Here is the arithmetic, and the value that keeps the results; `platforms.calibration`
 does the measuring.
+
+On Spark a third cost belongs to the machine: what a batch costs whatever it holds, more of it for each shuffle.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import statistics
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -75,16 +78,60 @@ class Boundary:
         if self.keyed_cp == -1.0:
             object.__setattr__(self, "keyed_cp", self.cp)
         for name in ("delta", "cp", "keyed_cp"):
-            value = getattr(self, name)
-            if not isinstance(value, int | float) or not 0 <= value < math.inf:
-                raise ValueError(f"{name} of a boundary must be a time in seconds, not {value!r}")
+            _check_time(getattr(self, name), f"{name} of a boundary")
+
+
+def _check_time(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value < math.inf:
+        raise ValueError(f"{what} must be a time in seconds, not {value!r}")
+
+
+@dataclass(frozen=True, slots=True)
+class BatchTime:
+    """Seconds of its own that Spark takes for a batch, whatever it holds: `base`, and `shuffle` for each shuffle.
+
+    That is planning the batch, starting its tasks, and committing offsets and state.
+
+    >>> BatchTime(0.25, 0.125).seconds(shuffles=2)
+    0.5
+    """
+
+    base: float
+    shuffle: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in ("base", "shuffle"):
+            _check_time(getattr(self, name), f"{name} of a batch")
+
+    def seconds(self, shuffles: int) -> float:
+        """The time of a batch with so many shuffles."""
+        return self.base + shuffles * self.shuffle
+
+    @staticmethod
+    def fitted(measured: Mapping[int, float]) -> BatchTime:
+        """The line of least squares through seconds by number of shuffles; it never falls, nor starts below zero.
+
+        >>> BatchTime.fitted({0: 0.25, 1: 0.5, 2: 0.75})
+        BatchTime(base=0.25, shuffle=0.25)
+        >>> BatchTime.fitted({0: 0.5, 1: 0.25})  # noise
+        BatchTime(base=0.375, shuffle=0.0)
+        """
+        middle, height = statistics.fmean(measured), statistics.fmean(measured.values())
+        spread = sum((shuffles - middle) ** 2 for shuffles in measured)
+        rise = sum((shuffles - middle) * (seconds - height) for shuffles, seconds in measured.items())
+        slope = max(0.0, rise / spread) if spread else 0.0
+        if middle and slope * middle > height:
+            slope = height / middle
+        return BatchTime(max(0.0, height - slope * middle), slope)
 
 
 @dataclass(frozen=True)
 class Calibration:
     """What each kind of boundary costs on one machine; kinds that were not measured cost what `DEFAULTS` says.
 
-    >>> calibration = Calibration({"port": Boundary(delta=1e-6, cp=5e-7)}, machine="mine")
+    `batch` is what a batch costs Spark, None where that was not measured.
+
+    >>> calibration = Calibration({"port": Boundary(delta=1e-6, cp=5e-7)}, machine="mine", batch=BatchTime(0.3, 0.2))
     >>> calibration["port"].delta
     1e-06
     >>> Calibration.from_json(calibration.to_json()) == calibration
@@ -93,16 +140,54 @@ class Calibration:
 
     boundaries: Mapping[str, Boundary]
     machine: str = ""
+    batch: BatchTime | None = None
 
     def __getitem__(self, kind: str) -> Boundary:
         return self.boundaries[kind] if kind in self.boundaries else DEFAULTS[kind]
 
+    @property
+    def batch_time(self) -> BatchTime:
+        """What a batch costs Spark: as measured, or `DEFAULT_BATCH`."""
+        return self.batch if self.batch is not None else DEFAULT_BATCH
+
+    def origin(self, *names: str) -> str:
+        """Where the costs of so many kinds of boundaries come from, or of a "batch", as the end of a sentence.
+
+        >>> calibration = Calibration({"port": Boundary(1e-6), "stage": Boundary(1e-6)}, machine="mine")
+        >>> calibration.origin("stage", "port")
+        'measured on mine'
+        >>> calibration.origin("port", "shuffle", "batch")
+        'measured on mine, but for shuffle and batch, which are assumed'
+        >>> calibration.origin("shuffle", "batch")
+        'assumed'
+        """
+        assumed = [name for name in names if (self.batch is None if name == "batch" else name not in self.boundaries)]
+        if len(assumed) == len(names):
+            return "assumed"
+        measured = f"measured on {self.machine or 'this machine'}"
+        if not assumed:
+            return measured
+        *most, last = assumed
+        listed = f"{', '.join(most)} and {last}" if most else last
+        return f"{measured}, but for {listed}, which {'are' if most else 'is'} assumed"
+
+    def on_top_of(self, earlier: Calibration) -> Calibration:
+        """This calibration, with what only `earlier` has measured, if that was on the same machine.
+
+        >>> earlier = Calibration({"shuffle": Boundary(1e-6)}, "mine")
+        >>> sorted(Calibration({"port": Boundary(2e-6)}, "mine").on_top_of(earlier).boundaries)
+        ['port', 'shuffle']
+        """
+        if earlier.machine != self.machine:
+            return self
+        batch = self.batch if self.batch is not None else earlier.batch
+        return Calibration({**earlier.boundaries, **self.boundaries}, self.machine, batch)
+
     def to_json(self) -> str:
         """This calibration as JSON text."""
         boundaries = {kind: asdict(boundary) for kind, boundary in self.boundaries.items()}
-        return json.dumps(
-            {"penstock_calibration": _VERSION, "machine": self.machine, "boundaries": boundaries}, indent=2
-        )
+        data = {"penstock_calibration": _VERSION, "machine": self.machine, "boundaries": boundaries}
+        return json.dumps(data if self.batch is None else {**data, "batch": asdict(self.batch)}, indent=2)
 
     @staticmethod
     def from_json(text: str) -> Calibration:
@@ -114,7 +199,8 @@ class Calibration:
             boundaries = {kind: Boundary(**values) for kind, values in data["boundaries"].items()}
             if unknown := sorted(set(boundaries) - set(KINDS)):
                 raise PenstockError(f"there is no boundary of the kind {unknown[0]!r}; there are {', '.join(KINDS)}")
-            return Calibration(boundaries, str(data["machine"]))
+            batch = BatchTime(**data["batch"]) if "batch" in data else None
+            return Calibration(boundaries, str(data["machine"]), batch)
         except (AttributeError, KeyError, TypeError, ValueError) as error:
             raise PenstockError(f"this is no Penstock calibration: {type(error).__name__}: {error}") from error
 
@@ -136,3 +222,5 @@ DEFAULTS: Mapping[str, Boundary] = {
     "stage": Boundary(0.45e-6),
     "shuffle": Boundary(0.4e-6, 0.75e-6),
 }
+# About what `penstock calibrate --spark` finds for one shuffle on the same machine when others use it too.
+DEFAULT_BATCH = BatchTime(0.5)

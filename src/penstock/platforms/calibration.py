@@ -25,7 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
-from penstock.errors import PlatformError
+from penstock.errors import PenstockError, PlatformError
 from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph
 from penstock.optimizer.calibrate import Boundary, Calibration, replication_cost, switching_cost
@@ -40,20 +40,25 @@ _LONG = 11  # operators of the longer chain that shows what a call costs
 _AHEAD = 4  # chunks sent to a process before its answer is waited for
 
 
-def calibrate(*, spark: bool = False, tuples: int = TUPLES, rounds: int = ROUNDS) -> Calibration:
-    """Measure every kind of boundary; those of Spark only if asked, as that starts Spark."""
+def calibrate(
+    *, spark: bool = False, tuples: int = TUPLES, rounds: int = ROUNDS, tell: Callable[[str], None] = lambda _: None
+) -> Calibration:
+    """Measure every kind of boundary; those of Spark and its batches only if asked, as that starts Spark.
+
+    `tell` hears what is measured next.
+    """
     _check_whole(tuples, "tuples")
     _check_whole(rounds, "rounds")
-    boundaries = {
-        "call": _measure_call(tuples, rounds),
-        "port": _measure_port(tuples, rounds),
-        "process": _measure_process(tuples, rounds),
-    }
+    boundaries, batch = {}, None
+    for kind, measure in (("call", _measure_call), ("port", _measure_port), ("process", _measure_process)):
+        tell(f"boundary: {kind}")
+        boundaries[kind] = measure(tuples, rounds)
     if spark:
         from penstock.platforms.spark.calibration import measure_spark
 
-        boundaries |= measure_spark(rounds=min(rounds, 3))
-    return Calibration(boundaries, machine_name())
+        measured, batch = measure_spark(tell)
+        boundaries |= measured
+    return Calibration(boundaries, machine_name(), batch)
 
 
 def machine_name() -> str:
@@ -79,10 +84,16 @@ def kept_calibration() -> Calibration:
 
 
 def keep(calibration: Calibration, path: Path | None = None) -> Path | None:
-    """Write `calibration` to `path`, or to where `kept_calibration` finds it; returns where that is."""
+    """Write `calibration` to `path`, or to where `kept_calibration` finds it; returns where that is.
+
+    In the latter place, what is known of this machine and was not measured again stays.
+    """
     target = path if path is not None else default_path()
     if target is None:
         return None
+    if path is None:
+        with suppress(PenstockError):  # what cannot be read is written anew
+            calibration = calibration.on_top_of(kept_calibration())
     try:
         target.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         calibration.save(target)
@@ -276,7 +287,8 @@ def _peer() -> Iterator[Connection[Any, Any]]:
     """Another process that works on what it is sent; an ordinary child, so that no fork copies our threads."""
     ours, theirs = Pipe()
     command = [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"]
-    process = subprocess.Popen(command, pass_fds=[theirs.fileno()])
+    # In a session of its own: Ctrl-C is for us, and the other process ends when we close the pipe.
+    process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
     theirs.close()
     try:
         _asked(ours)  # it has started

@@ -29,15 +29,21 @@ from penstock.runtime.ending import core_count
 from penstock.runtime.threading_models import DEDICATED
 from penstock.runtime.wiring import traits_of
 
-# What a batch costs Spark whatever it holds, and how long batches are made to last (four times that keeps it small).
-BATCH_SECONDS = 0.5
+# How long batches are made to last; longer where Spark's own part of them would be more than half.
 TARGET_SECONDS = 2.0
+_MEASURE = "penstock calibrate --spark measures them here"
 
 
-def cluster_of(cores: int, calibration: Calibration | None = None, gil: bool | None = None) -> Cluster:
-    """So many cores, with boundaries that cost what `calibration` says, or what was kept of one."""
+def cluster_of(
+    cores: int, calibration: Calibration | None = None, gil: bool | None = None, *, shuffles: int = 1
+) -> Cluster:
+    """So many cores, with boundaries and batches that cost what `calibration` says, or what was kept of one.
+
+    `shuffles` are those of the program: each adds to what a batch costs.
+    """
     costs = calibration if calibration is not None else kept_calibration()
-    shuffle = costs["shuffle"]
+    shuffle, batch = costs["shuffle"], costs.batch_time.seconds(shuffles)
+    origin = costs.origin("shuffle", "stage", "port", "batch")
     return Cluster(
         cores,
         shuffle.delta,
@@ -45,8 +51,9 @@ def cluster_of(cores: int, calibration: Calibration | None = None, gil: bool | N
         has_gil() if gil is None else gil,
         stage=costs["stage"].delta,
         port=costs["port"].delta,
-        batch=BATCH_SECONDS,
-        fill=TARGET_SECONDS,
+        batch=batch,
+        fill=max(TARGET_SECONDS, 2 * batch),
+        origin=f"{origin}; {_MEASURE}" if "assumed" in origin else origin,
     )
 
 
@@ -61,7 +68,8 @@ def plan(
     """How Spark would run `graph` on `cores` cores (those of this machine by default). Nothing is started."""
     check_cores(cores)
     refuse(graph)
-    cluster = cluster_of(cores if cores is not None else core_count(), calibration, gil)
+    count = cores if cores is not None else core_count()
+    cluster = cluster_of(count, calibration, gil, shuffles=find_stages(graph).levels)
     return plan_of(graph, decide_stages(graph, profile, cluster, read_ahead(graph)))
 
 

@@ -400,6 +400,10 @@ class SparkRun:
             throughput=self._throughput(),
         )
 
+    def batch_seconds(self) -> list[tuple[int, float]]:
+        """Tuples and seconds of each of the latest batches, as Spark reports them."""
+        return [] if self._query is None else self._batches.seconds(_durations(self._query))
+
     _compared: tuple[object, Throughput | None] = (None, None)
 
     def _throughput(self) -> Throughput | None:
@@ -411,7 +415,8 @@ class SparkRun:
 
     def _expect(self) -> Expected | None:
         """What the model says of the plan, with the costs of this run, per tuple of all sources together."""
-        groups, cluster = self.plan.layout.groups, planning.cluster_of(self._cores)
+        groups = self.plan.layout.groups
+        cluster = planning.cluster_of(self._cores, shuffles=self.program.stages.levels)
         ahead, shares = planning.read_ahead(self.graph), self.numbers.shares()
         return expect_stages(self.graph, groups, self.profile(), cluster, ahead, shares)
 

@@ -7,6 +7,7 @@ serves. Everything the JVM writes to its standard error goes to a log file, unle
 from __future__ import annotations
 
 import contextlib
+import importlib
 import os
 import re
 import shutil
@@ -82,10 +83,38 @@ def start_session(master: str, conf: Mapping[str, str], log_level: str | None) -
         with (
             contextlib.nullcontext() if log_level is not None else jvm_log(),
             _lean_home() if embedded else contextlib.nullcontext(),
+            _ended_if_interrupted(),
         ):
             return builder.getOrCreate()
     except Exception as error:
         raise PlatformError(f"Spark did not start on {master!r}: {_first_line(error)}") from error
+
+
+@contextlib.contextmanager
+def _ended_if_interrupted() -> Iterator[None]:
+    """A JVM that is interrupted while it starts is ended.
+
+    It would not end by itself: PySpark removes the file by which it tells its port, and the JVM waits without it.
+    """
+    from pyspark import SparkContext
+
+    gateway: Any = importlib.import_module("pyspark.java_gateway")
+    started: list[subprocess.Popen[bytes]] = []
+    original = gateway.Popen
+
+    def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
+        started.append(original(*arguments, **options))
+        return started[-1]
+
+    gateway.Popen = start
+    try:
+        yield
+    except BaseException:
+        for process in started if SparkContext._gateway is None else ():  # noqa: SLF001 — nothing else tells
+            process.terminate()
+        raise
+    finally:
+        gateway.Popen = original
 
 
 @contextlib.contextmanager

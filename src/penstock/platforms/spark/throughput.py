@@ -57,6 +57,10 @@ class Batches:
         """The driver has delivered."""
         self._get(batch).delivering += seconds
 
+    def seconds(self, durations: Mapping[int, float]) -> list[tuple[int, float]]:
+        """Tuples and seconds of the batches that Spark has reported on, in order."""
+        return [(one.tuples, durations[number]) for number, one in sorted(self._batches.items()) if number in durations]
+
     def compare(self, durations: Mapping[int, float], model: Callable[[], Expected | None]) -> Throughput | None:
         """The throughput of the batches that Spark has reported on: `durations` are seconds by batch number."""
         known = {number: one for number, one in sorted(self._batches.items()) if one.tuples and number in durations}
