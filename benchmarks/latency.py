@@ -25,7 +25,7 @@ from bytewax.outputs import DynamicSink, StatelessSinkPartition
 from bytewax.testing import run_main
 
 import penstock as pn
-from measuring import table
+from measuring import report, table
 
 OPERATORS = 10
 
@@ -173,12 +173,18 @@ def main() -> None:
         for _ in range(rounds):
             found["Penstock"].append(penstock_latencies(rate, count))
             found["Bytewax"].append(bytewax_latencies(rate, count))
-        cells = []
-        for runs in found.values():
-            if any(len(run) != count for run in runs):
-                raise AssertionError("tuples are missing")
-            cells += [f"{1000 * statistics.median(percentile(run, p) for run in runs):,.3f}" for p in (50, 99)]
+        if any(len(run) != count for runs in found.values() for run in runs):
+            raise AssertionError("tuples are missing")
+        middle = {
+            name: [statistics.median(percentile(run, p) for run in runs) for p in (50, 99)]
+            for name, runs in found.items()
+        }
+        for number, part in enumerate(("p50", "p99")):
+            ratio = middle["Penstock"][number] / middle["Bytewax"][number]
+            report(f"{part} at {share} % of the greatest rate / Bytewax", ratio, most=1.0)
+        cells = [f"{1000 * seconds:,.3f}" for both in middle.values() for seconds in both]
         rows.append([f"{share} % = {rate:,.0f}/s", *cells])
+        print("  ".join(rows[-1]), file=sys.stderr, flush=True)
     headings = ["rate", "Penstock p50", "p99", "Bytewax p50", "p99"]
     print(table("Latency of ten operators, ms", headings, rows))
 

@@ -17,7 +17,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 
 import penstock as pn
 from engines import add_one, double, minus_seven, not_fifth, not_third
-from measuring import table
+from measuring import report, table
 
 
 def peak_megabytes(tuples: int) -> float:
@@ -40,6 +40,7 @@ def measure(sizes: list[int]) -> str:
     for size in sizes:
         with multiprocessing.get_context("spawn").Pool(1) as pool:
             peaks.append(pool.apply(peak_megabytes, (size,)))
+    report(f"peak at {sizes[-1] / 1e6:g} M tuples / at {sizes[0] / 1e6:g} M", max(peaks) / peaks[0], most=1.1)
     rows = [
         [f"{size / 1e6:g} M", f"{peak:.1f}", f"{peak / peaks[0]:.3f}×"] for size, peak in zip(sizes, peaks, strict=True)
     ]

@@ -41,7 +41,7 @@ import data
 import logwatch
 import penstock as pn
 from computing import computed
-from measuring import table
+from measuring import report, table
 from penstock.compiler.physical import CROWDING, Expected, Group, Machine, Physical, expect
 from penstock.compiler.planner import completed, decide, held_shares, with_keys
 from penstock.compiler.regions import as_op_graph, find_regions
@@ -252,6 +252,7 @@ def measure(case: Case, machine: Machine, rounds: int, seconds: float) -> list[s
     again = [replace(one, rates=[]) for one in (chosen, *fastest)]
     take_turns(case, again, tuples, machine, 2 * rounds)
     best = max(again, key=lambda one: one.rate)
+    report(f"{case.name}: chosen / best of ten", again[0].rate / best.rate, least=0.9)
     return [
         case.name,
         chosen.config,

@@ -23,7 +23,7 @@ sys.path.insert(0, str(Path(__file__).parent))
 import numba
 
 import penstock as pn
-from measuring import table
+from measuring import report, table
 
 POLICIES = ["least_recently_run", "random", "longest_queue", "least_latency", "longest_running_time"]
 QUEUE = 64  # small, so that queues fill and the choice matters
@@ -121,6 +121,9 @@ def main() -> None:
         latency = {policy: statistics.median(late for _, late in runs) for policy, runs in found.items()}
         rows.append([topology, *(f"{rate[policy]:,.0f}" for policy in POLICIES)])
         latencies.append([topology, *(f"{latency[policy]:,.1f}" for policy in POLICIES)])
+        print("  ".join(latencies[-1]), file=sys.stderr, flush=True)
+        first, *others = (latency[policy] for policy in POLICIES)
+        report(f"{topology}: latency of least recently run / the lowest of the others", first / min(others), most=1.1)
     headings = ["", *(policy.replace("_", " ") for policy in POLICIES)]
     print(table(f"Policies, {options.threads} threads: tuples/s", headings, rows))
     print(table(f"Policies, {options.threads} threads: mean latency, ms", headings, latencies))

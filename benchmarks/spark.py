@@ -52,7 +52,7 @@ sys.path[:0] = [str(HERE), str(HERE.parent / "examples")]
 os.environ["PYTHONPATH"] = os.pathsep.join([*sys.path[:2], os.environ.get("PYTHONPATH", "")])  # for Spark's workers
 
 import spark_by_hand as by_hand  # noqa: E402
-from measuring import Contender, check_equal, rates, table  # noqa: E402
+from measuring import Contender, check_equal, rates, report, table  # noqa: E402
 
 KEYS = 1000
 COLD_ROWS = 20_000
@@ -187,6 +187,8 @@ def warm_table(folder: Path, rows: int, rounds: int) -> str:
             count = rows // PART.get(name, 1)
             entries.append(Contender(name, partial(run, make_input(folder, program, count), _nothing), count))
         got = rates(entries, rounds)
+        for name, least in (("per operator", 3.0), ("fused", 0.9)):
+            report(f"{program}, warm / by hand, {name}", got["penstock"] / got[name], least=least)
         ratios = [f"{got['penstock'] / got[name]:.2f}×" for name in ("per operator", "fused")]
         lines.append([program, *(f"{got[name] / 1e3:.0f}" for name in contenders), *ratios])
     headings = ["k rows/s", "penstock", "per operator", "fused", "/per operator", "/fused"]
@@ -218,6 +220,10 @@ def cold_table(folder: Path, rounds: int) -> str:
                 chosen, cache = ("penstock", prepared) if name == "prepared" else (name, empty)
                 times.append(cold_run(program, chosen, path, cache))
         middle = {name: statistics.median(times) for name, times in seconds.items()}
+        for name in ("per operator", "fused"):
+            report(
+                f"{program}, seconds to the first result / by hand, {name}", middle["penstock"] / middle[name], most=1.0
+            )
         ratios = [f"{middle['penstock'] / middle[name]:.2f}×" for name in ("per operator", "fused")]
         lines.append([program, *(f"{middle[name]:.1f}" for name in seconds), *ratios])
     headings = ["seconds", "penstock", "per operator", "fused", "prepared", "/per operator", "/fused"]
@@ -271,6 +277,7 @@ def state_table(batches: int) -> str:
     batch_seconds(TOUCHED, WARM_BATCHES)  # starts Spark
     seconds = [statistics.median(batch_seconds(keys, WARM_BATCHES + batches)[WARM_BATCHES:]) for keys in STATE_KEYS]
     headings = ["seconds", *(f"{keys:,} keys" for keys in STATE_KEYS), "ratio"]
+    report("a batch that touches 1,000 keys: 1 M keys / 10,000 keys in state", seconds[1] / seconds[0], most=2.0)
     line = ["batch", *(f"{each:.2f}" for each in seconds), f"{seconds[1] / seconds[0]:.2f}×"]
     return table(f"Spark, a batch that touches {TOUCHED:,} keys, median of {batches}", headings, [line])
 

@@ -24,7 +24,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parent))
 
 import penstock as pn
-from measuring import table
+from measuring import report, table
 from penstock.compiler.stage_plan import SparkPlan
 from penstock.platforms.job import Throughput
 from penstock.platforms.spark import planning
@@ -110,6 +110,11 @@ def main() -> None:
         ]
         for name, one in best.items()
     ]
+    chosen_one = best["by plan"]
+    report("a stage with one channel: as pipelines / one thread", chosen_one.measured / base.measured)
+    report(
+        "a stage with one channel: measured / model", chosen_one.measured / (chosen_one.model or chosen_one.measured)
+    )
     headings = ["", "threads", "tuples/s", "ratio", "model", "Spark's own, per batch"]
     print(table("a stage with one channel on Spark", headings, rows))
     print(f"  two threads get {min(threads, two_threads()):.2f} times the work of one done")
