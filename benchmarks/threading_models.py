@@ -6,7 +6,7 @@ Topologies: a pipeline of 100 (and, with --full, 1,000) operators, 1,000 operato
 Operators: batch operators that free the GIL and compute so many floating point operations per tuple, and operators that
 wait 1 ms per tuple. With those, contenders of many threads get more tuples, so that all run for some seconds: what
 counts is the rate of a full pipeline, not how long it takes to fill. A thousand threads, one for each operator, get a
-twentieth of the tuples without --full, or they would take minutes. Numbers are tuples per second at the sink and, in
+fortieth of the tuples without --full, or they would take minutes. Numbers are tuples per second at the sink and, in
 brackets, the ratio to the manual model: the median of several rounds in which the contenders take turns.
 """
 
@@ -167,7 +167,7 @@ def cases(full: bool) -> dict[str, list[Case]]:
             )
     for count, tuples in [(1, 60_000), (1_000, 60_000), (10_000, 40_000)]:
         name = f"1,000 side by side, {count:,} flops"
-        crowd = 1 if full else 20
+        crowd = 1 if full else 40
         found["wide"].append(Case(name, side_by_side(1000), flops(count), tuples * times, few, crowd=crowd))
     for count, tuples in [(1, 20_000), (1_000, 12_000), (10_000, 4_000)]:
         name = f"10 pipelines of 100, {count:,} flops"

@@ -287,7 +287,7 @@ def _peer() -> Iterator[Connection[Any, Any]]:
     """Another process that works on what it is sent; an ordinary child, so that no fork copies our threads."""
     ours, theirs = Pipe()
     command = [sys.executable, "-c", f"from {__name__} import serve; serve({theirs.fileno()})"]
-    # In a session of its own: Ctrl-C is for us, and the other process ends when we close the pipe.
+    # In a session of its own: Ctrl-C is for us alone.
     process = subprocess.Popen(command, pass_fds=[theirs.fileno()], start_new_session=True)
     theirs.close()
     try:
@@ -297,6 +297,7 @@ def _peer() -> Iterator[Connection[Any, Any]]:
         raise PlatformError("the process that was to be measured has ended too early") from None
     finally:
         ours.close()
+        process.terminate()  # it may have work left that nobody waits for any more
         process.wait(10)
 
 

@@ -84,22 +84,29 @@ def measure_spark(
         tell(f"Spark: {what}")
         return _batches(_program(size * cores * count, **program), size, cores)
 
+    def large(what: str, **program: Any) -> list[float]:
+        return run(what, tuples, batches, **program)
+
     def small(shuffles: int, width: int) -> list[float]:
         what = f"small batches with {shuffles} shuffle{'' if shuffles == 1 else 's'}, {width} wide"
         return run(what, SMALL, small_batches, shuffles=shuffles, width=width)
 
-    def per_tuple(what: str, empty: list[float], **program: Any) -> float:
-        longer = min(run(what, tuples, batches, **program)) - min(empty)
-        return max(0.0, longer) / (tuples * cores)
+    def per_tuple(full: list[float], empty: list[float]) -> float:
+        return max(0.0, min(full) - min(empty)) / (tuples * cores)
 
     run("warming up", SMALL, small_batches, shuffles=2, width=width)
-    two, one, narrow, none = small(2, width), small(1, width), small(1, 1), small(0, width)
+    dropped = large("tuples that are read", shuffles=0)
+    delivered = large("tuples that are delivered", shuffles=0, deliver=True)
+    shuffled = large("a shuffle", shuffles=1)
+    twice = large("two operators behind a shuffle", shuffles=1, operators=2)
+    split = large(f"a shuffle into {width} channels", shuffles=1, width=width)
+    two, one, narrow, none = small(2, width), small(1, width), small(1, 1), small(0, width)  # last: Spark is warm now
     times = Times(
-        dropped=per_tuple("tuples that are read", none, shuffles=0),
-        delivered=per_tuple("tuples that are delivered", none, shuffles=0, deliver=True),
-        shuffled=per_tuple("a shuffle", narrow, shuffles=1),
-        twice=per_tuple("two operators behind a shuffle", narrow, shuffles=1, operators=2),
-        split=per_tuple(f"a shuffle into {width} channels", one, shuffles=1, width=width),
+        per_tuple(dropped, none),
+        per_tuple(delivered, none),
+        per_tuple(shuffled, narrow),
+        per_tuple(twice, narrow),
+        per_tuple(split, one),
     )
     own = {shuffles: statistics.median(seconds[_WARM:] or seconds) for shuffles, seconds in enumerate((none, one, two))}
     return times.boundaries(cores, width), BatchTime.fitted(own)

@@ -11,10 +11,12 @@ import importlib
 import os
 import re
 import shutil
+import signal
 import stat
 import subprocess
 import sys
 import tempfile
+import threading
 import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -24,6 +26,7 @@ from penstock.errors import PlatformError
 from penstock.platforms.spark.class_archive import java_options
 
 OLDEST_JAVA = 17
+_GRACE = 1.0  # seconds for a JVM that is to end
 _JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 _ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 
@@ -92,29 +95,47 @@ def start_session(master: str, conf: Mapping[str, str], log_level: str | None) -
 
 @contextlib.contextmanager
 def _ended_if_interrupted() -> Iterator[None]:
-    """A JVM that is interrupted while it starts is ended.
+    """Ctrl-C while the JVM starts ends it, at once.
 
-    It would not end by itself: PySpark removes the file by which it tells its port, and the JVM waits without it.
+    It would not always end by itself: PySpark removes the file by which it tells its port, and without that it waits
+    for ever. Later, PySpark would ask it to stop, and wait until it has started.
     """
     from pyspark import SparkContext
 
     gateway: Any = importlib.import_module("pyspark.java_gateway")
     started: list[subprocess.Popen[bytes]] = []
-    original = gateway.Popen
+    came: list[int] = []
+    popen, before = gateway.Popen, signal.getsignal(signal.SIGINT)
 
     def start(*arguments: Any, **options: Any) -> subprocess.Popen[bytes]:
-        started.append(original(*arguments, **options))
+        started.append(popen(*arguments, **options))
         return started[-1]
 
+    def interrupt(number: int, _: object) -> None:
+        came.append(number)
+        for process in started:
+            process.terminate()
+            killing = threading.Timer(_GRACE, process.kill)
+            killing.daemon = True
+            killing.start()
+        raise KeyboardInterrupt
+
+    in_main = threading.current_thread() is threading.main_thread() and before is signal.default_int_handler
+    if in_main:
+        signal.signal(signal.SIGINT, interrupt)
     gateway.Popen = start
     try:
         yield
-    except BaseException:
-        for process in started if SparkContext._gateway is None else ():  # noqa: SLF001 — nothing else tells
-            process.terminate()
+    except Exception as error:
+        if came:  # PySpark failed at stopping what is gone
+            raise KeyboardInterrupt from error
         raise
     finally:
-        gateway.Popen = original
+        gateway.Popen = popen
+        if in_main and signal.getsignal(signal.SIGINT) is interrupt:  # PySpark puts its own there once it has started
+            signal.signal(signal.SIGINT, before)
+        if came and started:
+            SparkContext._gateway = SparkContext._jvm = None  # noqa: SLF001 — so that Spark can be started again
 
 
 @contextlib.contextmanager
