@@ -8,13 +8,13 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from penstock.platforms.spark import calibration
-from penstock.platforms.spark.session import get_session
 
 
-def test_batches_of_a_fixed_size_are_measured() -> None:
-    cores = get_session(None, None, None).sparkContext.defaultParallelism
+def test_batches_of_a_fixed_size_are_measured(spark_session: Any) -> None:
+    cores = spark_session.sparkContext.defaultParallelism
     graph = calibration._program(3 * 100 * cores, shuffles=1, width=2, operators=2)
     seconds = calibration._batches(graph, 100, cores)
     assert len(seconds) == 3
