@@ -169,7 +169,7 @@ def cases(full: bool) -> dict[str, list[Case]]:
         name = f"1,000 side by side, {count:,} flops"
         crowd = 1 if full else 40
         found["wide"].append(Case(name, side_by_side(1000), flops(count), tuples * times, few, crowd=crowd))
-    for count, tuples in [(1, 6_000), (1_000, 4_000), (10_000, 2_000)]:
+    for count, tuples in [(1, 3_000), (1_000, 2_000), (10_000, 1_000)]:
         name = f"10 pipelines of 100, {count:,} flops"
         found["mixed"].append(Case(name, side_by_side(10, 100), flops(count), tuples * times, few, dedicated=full))
     asked, wait = {"32": 20.0}, waiting(0.001)

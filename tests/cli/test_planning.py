@@ -45,6 +45,7 @@ def test_calibrating_tells_what_it_does_and_keeps_what_batches_cost(program: Pat
     assert result.exit_code == 0
     assert result.stderr.split() == ["0", "s", "boundary:", "port"]
     assert "Spark's own time of a batch: 250 ms, and 125 ms for each shuffle" in result.stdout
+    assert "shuffle   lost in noise" in result.stdout
     assert _call("calibrate").exit_code == 0
     assert calibration.kept_calibration().batch == BatchTime(0.25, 0.125)
     text = _call("plan", program, "--on", "spark").stdout

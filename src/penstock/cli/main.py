@@ -177,6 +177,9 @@ def calibrate(spark: bool, save: str | None, show_traceback: bool) -> None:
     for kind, boundary in found.boundaries.items():
         costs = f"{duration(boundary.delta):>10}{duration(boundary.cp):>10}{duration(boundary.keyed_cp):>11}"
         click.echo(f"{kind:<10}{costs}")
+    for kind in ("stage", "shuffle") if spark else ():
+        if kind not in found.boundaries:
+            click.echo(f"{kind:<10}lost in noise: plans keep what they had; try again on a quiet machine")
     if found.batch is not None:
         own = f"{duration(found.batch.base)}, and {duration(found.batch.shuffle)} for each shuffle"
         click.echo(f"Spark's own time of a batch: {own}")

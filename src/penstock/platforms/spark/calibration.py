@@ -71,7 +71,7 @@ def measure_spark(
     batches: int = BATCHES,
     small_batches: int = SMALL_BATCHES,
 ) -> tuple[dict[str, Boundary], BatchTime]:
-    """The boundaries "stage" and "shuffle", and Spark's own part of a batch.
+    """The boundaries "stage" and "shuffle", as far as noise does not hide them, and Spark's own part of a batch.
 
     Starts Spark where it does not run yet, and leaves it running. `tell` hears what is measured next; `tuples` are
     those of a large batch for each core.
@@ -109,7 +109,16 @@ def measure_spark(
         per_tuple(split, one),
     )
     own = {shuffles: statistics.median(seconds[_WARM:] or seconds) for shuffles, seconds in enumerate((none, one, two))}
-    return times.boundaries(cores, width), BatchTime.fitted(own)
+    return heard(times.boundaries(cores, width)), BatchTime.fitted(own)
+
+
+def heard(boundaries: dict[str, Boundary]) -> dict[str, Boundary]:
+    """Without those that are lost in noise: no tuple changes hands for nothing, so a δ of zero was not measured.
+
+    >>> list(heard({"stage": Boundary(2e-7), "shuffle": Boundary(0.0, 1e-7)}))
+    ['stage']
+    """
+    return {kind: boundary for kind, boundary in boundaries.items() if boundary.delta > 0}
 
 
 def _batches(graph: Graph, tuples: int, cores: int) -> list[float]:
