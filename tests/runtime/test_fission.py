@@ -11,6 +11,7 @@ import pytest
 import penstock as pn
 from penstock.compiler.fission import replicate
 from penstock.compiler.regions import find_regions
+from penstock.optimizer.profile import OperatorProfile
 from penstock.runtime.pe import PE, Threading
 from penstock.runtime.policies import POLICIES
 from penstock.runtime.splitter import channel_of
@@ -173,6 +174,36 @@ def test_all_that_came_before_an_error_in_a_channel_is_delivered(seed: int, opti
         with pytest.raises(pn.OperatorError):
             pn.run(flow, on="local", **options)
         assert out == wanted
+
+
+class Answering(pn.Operator):
+    """Keeps nothing, and answers punctuation."""
+
+    kind = "stateless"
+
+    def process(self, t: Any, port: int) -> Any:
+        return t
+
+    def on_punctuation(self, mark: pn.Punctuation, port: int) -> Any:
+        return mark.name
+
+
+def test_an_operator_that_answers_punctuation_has_one_copy() -> None:
+    flow = pn.Flow("answers")
+    out = (
+        flow.source(range(5), name="in").map(abs, name="dear").process(Answering(), name="answers").collect(name="out")
+    )
+    costs = {"in": 1e-7, "dear": 1e-3, "answers": 1e-3, "out": 1e-7}
+    profile = pn.Profile("answers", {name: OperatorProfile(cost, 1.0, 9) for name, cost in costs.items()})
+    plan = pn.plan(flow, profile=profile, cores=8, gil=False)
+    assert "answers: it answers punctuation" in str(plan)
+    pn.run(flow, on="local", plan=plan)
+    assert out == [0, 1, 2, 3, 4, "FINAL"]
+    refused = pn.Flow("refused")
+    with refused.parallel(width=3):
+        refused.source(range(5)).process(Answering(), name="answers").collect()
+    with pytest.raises(pn.FlowError, match="it answers punctuation"):
+        pn.run(refused, on="local")
 
 
 def test_what_cannot_be_replicated_says_why() -> None:

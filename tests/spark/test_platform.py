@@ -61,6 +61,27 @@ def test_windows_over_punctuation_from_a_file(tmp_path: Path) -> None:
     assert len(spark) == 6
 
 
+class Answering(pn.Operator):
+    """Keeps nothing, and answers punctuation."""
+
+    kind = "stateless"
+
+    def process(self, t: Any, port: int) -> Any:
+        return t
+
+    def on_punctuation(self, mark: pn.Punctuation, port: int) -> Any:
+        return mark.name
+
+
+def test_an_operator_without_state_answers_punctuation_once() -> None:
+    def make(flow: pn.Flow) -> Any:
+        numbers = flow.source(range(6)).key_by(lambda n: n % 3).scan(lambda s, n: (s, n), init=0)
+        return numbers.punctuate(lambda n: n == 3).process(Answering()).collect()
+
+    spark, local = _on_both(make)
+    assert spark == local == [0, 1, 2, 3, "WINDOW", 4, 5, "FINAL"]
+
+
 def test_a_file_is_read_in_parallel_and_arrives_in_order(tmp_path: Path) -> None:
     path = tmp_path / "numbers.csv"
     path.write_text("n,half\n" + "".join(f"{n},{n / 2}\n" for n in range(30_000)))

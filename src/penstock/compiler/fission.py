@@ -15,10 +15,10 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 
 from penstock.compiler.regions import ParallelRegion, find_regions
+from penstock.compiler.safety import answers_marks
 from penstock.errors import FlowError
 from penstock.graph.graph import Graph, Input, Node, Output
-from penstock.graph.operations import Deal, Gather, Process
-from penstock.graph.operator import Operator
+from penstock.graph.operations import Deal, Gather
 
 
 @dataclass(frozen=True)
@@ -84,17 +84,10 @@ def why_single(graph: Graph, region: ParallelRegion) -> str | None:
         if index != region.entry and streams[0].node not in inside:
             return f"it has a second entry at '{node.name}'"
         if getattr(getattr(node.operation, "window", None), "spans", None) == "punctuation" or (
-            region.key is not None and _listens(node) and graph.is_punctuated
+            region.key is not None and answers_marks(node) and graph.is_punctuated
         ):
             return f"'{node.name}' answers punctuation, for all keys at once"
     return None
-
-
-def _listens(node: Node) -> bool:
-    operation = node.operation
-    if not isinstance(operation, Process) or not isinstance(operation.operator, Operator):
-        return False
-    return type(operation.operator).on_punctuation is not Operator.on_punctuation
 
 
 class _Rewriter:

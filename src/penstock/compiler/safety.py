@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from penstock.graph import operations as ops
 from penstock.graph.graph import Node
+from penstock.graph.operator import Operator
 
 # Operators that pass tuples on as they are, so that whatever key they had, they still have.
 FORWARDING = (ops.Filter, ops.Split, ops.Union, ops.Dedup, ops.Sort, ops.DynamicFilter, ops.Punctuate, ops.Pair)
@@ -53,9 +54,19 @@ def why_not(node: Node) -> str | None:
         return "it keeps state over the whole stream"
     if node.kind == "partitioned" and any(entry.key is None for entry in node.inputs):
         return "it keeps state per key, but an input has no key"
+    if node.kind == "stateless" and answers_marks(node):
+        return "it answers punctuation, which is for the whole stream"
     if operation.control:
         return "its control port must reach every copy at the same place in the stream"
     return None
+
+
+def answers_marks(node: Node) -> bool:
+    """True for operators of the user's that do something at punctuation, as at the end of the stream."""
+    operation = node.operation
+    if not isinstance(operation, ops.Process) or not isinstance(operation.operator, Operator):
+        return False
+    return type(operation.operator).on_punctuation is not Operator.on_punctuation
 
 
 def kept_by(node: Node) -> Kept:

@@ -20,6 +20,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from penstock.compiler.regions import serves
+from penstock.compiler.safety import answers_marks
 from penstock.graph import operations as ops
 from penstock.graph.graph import Graph, Node
 from penstock.graph.keys import Key
@@ -94,10 +95,10 @@ def find_stages(graph: Graph) -> Stages:
 
 
 def needs_state(node: Node) -> bool:
-    """True for operators whose state must live in one place."""
+    """True for operators that must be in one place: for their state, or for the punctuation they answer."""
     if node.is_sink or node.is_source:
         return False
-    return node.kind != "stateless" or len(node.inputs) > 1
+    return node.kind != "stateless" or len(node.inputs) > 1 or answers_marks(node)
 
 
 def _needs_order(node: Node, above: Iterable[Place]) -> bool:
