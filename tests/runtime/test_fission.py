@@ -196,7 +196,7 @@ def test_an_operator_that_answers_punctuation_has_one_copy() -> None:
     costs = {"in": 1e-7, "dear": 1e-3, "answers": 1e-3, "out": 1e-7}
     profile = pn.Profile("answers", {name: OperatorProfile(cost, 1.0, 9) for name, cost in costs.items()})
     plan = pn.plan(flow, profile=profile, cores=8, gil=False)
-    assert "answers: it answers punctuation" in str(plan)
+    assert "answers cannot be replicated: it answers punctuation" in str(plan)
     pn.run(flow, on="local", plan=plan)
     assert out == [0, 1, 2, 3, 4, "FINAL"]
     refused = pn.Flow("refused")

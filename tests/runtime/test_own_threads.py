@@ -188,8 +188,64 @@ def test_queues_change_while_threads_submit(seed: int) -> None:
 def test_the_plan_tells_of_the_lock() -> None:
     flow = pn.Flow("locked")
     flow.source([1]).process(Talk(1, 1), name="Talk").collect()
-    (meeting,) = [meeting for meeting in PE(flow.graph()).meetings if "threads of Talk" in meeting.threads]
-    assert len(meeting.threads) == 2
+    meetings = [meeting for meeting in PE(flow.graph()).meetings if "threads of Talk" in meeting.threads]
+    assert [len(meeting.threads) for meeting in meetings] == [2, 2]  # the operator, and what follows it
+
+
+class Lookup(pn.Operator):
+    """Questions wait for threads in a queue with little room: `process` waits for the threads, and they submit."""
+
+    own_threads = True
+
+    def open(self, ctx: pn.OperatorContext) -> None:
+        self.questions: queue.Queue[int | None] = queue.Queue(maxsize=2)
+        for _ in range(3):
+            ctx.start_thread(self.ask)
+
+    def ask(self, out: pn.ThreadContext) -> None:
+        while (question := self.questions.get()) is not None:
+            out.submit(question * 2)
+
+    def process(self, t: int, port: int) -> Any:
+        self.questions.put(t)
+        return -t if t % 10 == 0 else None
+
+    def on_punctuation(self, mark: pn.Punctuation, port: int) -> None:
+        if mark is pn.Punctuation.FINAL:
+            for _ in range(3):
+                self.questions.put(None)
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+@pytest.mark.parametrize("around", [False, True])
+def test_process_may_wait_for_threads_that_submit(options: dict[str, Any], around: bool) -> None:
+    flow = pn.Flow("lookup")
+    numbers = flow.source(range(1, 3001))
+    if around:
+        answers = (
+            numbers.union(flow.source(range(3001, 3501))).process(Lookup()).map(lambda n: n).scan(_same, init=None)
+        )
+    else:
+        answers = numbers.process(Lookup())
+    out = answers.collect()
+    job = pn.submit(flow, on="local", **options)
+    assert job.wait(LONG)
+    last = 3501 if around else 3001
+    assert sorted(out) == sorted([2 * n for n in range(1, last)] + [-n for n in range(10, last, 10)])
+
+
+def _same(state: None, n: int) -> tuple[None, int]:
+    return state, n
+
+
+@pytest.mark.parametrize("options", MODELS, ids=str)
+def test_all_readers_of_an_output_see_one_order(options: dict[str, Any]) -> None:
+    flow = pn.Flow("readers")
+    said = flow.source(range(500)).process(Talk(3, 200))
+    one, other = said.collect(), said.map(lambda t: t).map_batch(list).collect()
+    pn.run(flow, on="local", **options)
+    assert one == other
+    assert len(one) == 1100
 
 
 class Late(Talk):

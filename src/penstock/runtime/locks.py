@@ -6,6 +6,10 @@ all segments down to the next threaded ports, and so do threads that an operator
 one carrier reaches needs no lock. Nor does one that is reached through a single other segment which is protected
 itself: a turn keeps that lock until it is drained.
 
+Threads that an operator has started submit behind it. They do not take its lock for that, so that `process` may wait
+for them (`runtime.own_threads`), and what follows the operator is locked by itself. Only where one of its outputs has
+several readers the threads take the lock of the operator: all readers are to see one order.
+
 What goes back through a feedback loop is delivered after the consumer flag is given back (`runtime.turn`). While one
 thread does so, another may have the flag and come here too: behind a port, the loop is a carrier of its own.
 """
@@ -57,7 +61,9 @@ def place_locks(
             protected[segment.index] = segment.protection
             continue
         segment.lock = segment.protection = known.setdefault(segment.root.index, threading.Lock())
-        protected[segment.index] = segment.lock
+        segment.submits_apart = segment.has_threads and all(len(o.targets) < 2 for o in segment.outlets.values())
+        if not segment.submits_apart:
+            protected[segment.index] = segment.lock
         meetings.append(Meeting(segment.plan.index, tuple(sorted(threads))))
     return meetings
 

@@ -4,16 +4,19 @@ An operator says `own_threads = True` and asks for threads in `open`. Each runs 
 tuples whenever it likes. What it submits it carries itself, like a source: through the segments behind the operator, up
 to the next queues. Where a queue is full it works the queue off, so it works for the scheduler for a while.
 
-* Order: the operator's segment has a lock (`runtime.locks`). A thread takes it for one submission, and keeps it until
-  all that came of it has left its hands, so nothing overtakes. What different threads submit interleaves freely.
+* Order: what follows the operator has a lock (`runtime.locks`). A thread takes it for one submission, and keeps it
+  until all that came of it has left its hands, so nothing overtakes. What different threads submit interleaves freely.
+  Where an output has several readers, the lock is the operator's, so that all of them see one order.
 * The end: the threads of an operator count as one more input of it. Its outputs end when its inputs have ended and all
   of its threads have returned.
 * A run that is being stopped: `submit` raises `GivenUp`, which ends the function. One that does not submit can look at
   `stopping`. One that does neither is given up like any other thread that does not come back.
 * A change of ports waits until no thread is inside a submission, like it waits for turns; the segment is looked up
   anew each time.
-* No deadlock: a thread that waits to submit holds no lock and no flag of the runtime's. Locks that the user's code has
-  are its own affair: it must not submit while it holds one that `process` waits for.
+* No deadlock: a thread that waits to submit holds no lock and no flag of the runtime's, and what it waits for is in the
+  hands of a thread further down. So `process` may wait for a thread, as for room in a queue that the thread empties,
+  unless an output has several readers. Locks that the user's code has are its own affair: it must not submit while it
+  holds one that `process` waits for.
 """
 
 from __future__ import annotations
@@ -72,10 +75,12 @@ class OwnThread(ThreadContext):
         self._carry(lambda segment: self._put(segment, port, item))
 
     def _put(self, segment: Segment, port: int, item: list[Any] | Punctuation) -> None:
-        """Send `item` in the place of the operator's segment, which no other thread runs meanwhile."""
+        """Send `item` to the readers of an output of the operator."""
         lock = segment.lock
         assert lock is not None, "segments whose operators have threads of their own are always locked"
-        self._turn.acquire(lock)
+        apart = segment.submits_apart
+        if not apart:
+            self._turn.acquire(lock)
         try:
             if segment.failed:
                 raise GivenUp
@@ -84,7 +89,8 @@ class OwnThread(ThreadContext):
                 self._turn.push(target, item)
             self._turn.run_pending()
         finally:
-            lock.release()
+            if not apart:
+                lock.release()
 
     def _carry(self, put: Callable[[Segment], None]) -> None:
         """Let `put` bring something on its way, and see all of it out."""

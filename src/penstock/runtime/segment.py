@@ -131,6 +131,7 @@ class Segment:
         self._takes_chunks = logics[plan.root].whole_chunk  # then what a tuple costs depends on how many come at once
         self.has_threads = logics[plan.root].own_threads  # which are one more input (runtime.own_threads)
         self.own_input = len(self.root.inputs)
+        self.submits_apart = False  # those threads need no lock of this segment to submit
         self.is_feedback = isinstance(self.root.operation, Feedback)
 
     # ------------------------------------------------------------------------------------------------ compiling
