@@ -129,6 +129,76 @@ def test_the_plan_of_any_graph_delivers_the_same(block: int) -> None:
     assert parallel > 3
 
 
+def _flow_of_all_kinds() -> pn.Flow:
+    flow = pn.Flow("kinds")
+    events = flow.source([{"host": "a"}], name="in").map(dict, name="parse").filter(bool, name="some")
+    counted = events.key_by("host").scan(lambda n, e: (n + 1, n), init=0, name="count").map(str, name="text")
+    counted.collect(name="counts")
+    events.scan(lambda n, e: (n + 1, n), init=0, name="total").collect(name="totals")
+    with flow.parallel(width=3):
+        worked = events.map_batch(list, name="work")
+    worked.collect(name="out")
+    return flow
+
+
+def _layout(plan: pn.Plan) -> list[str]:
+    """The part of a plan's text that explains its regions."""
+    parts = str(plan).split("\n\n")
+    return next(part for part in parts if part.startswith("without a profile")).splitlines()
+
+
+def test_a_plan_without_a_profile_explains_what_needs_none() -> None:
+    flow = _flow_of_all_kinds()
+    assert _layout(pn.plan(flow, cores=8)) == [
+        (
+            "without a profile: 1 PE, 1 source thread and 4 dedicated threads, one copy of each operator but where "
+            "parallel() asks for more"
+        ),
+        "  region 1:  1 copy    may have more, dealt in turn           parse, some",
+        "  region 2:  1 copy    may have more, split by host           count, text",
+        "  region 3:  3 copies  as parallel() asks for, dealt in turn  work",
+        "  total cannot be replicated: it keeps state over the whole stream",
+        (
+            "  (to choose copies and threads by costs: pn.plan(flow, cores=8, profile=pn.profile(flow)), or penstock plan "
+            "--cores 8 --profile)"
+        ),
+    ]
+    assert "1 source thread and " in _layout(pn.plan(flow, threading="dynamic"))[0]
+    assert "scheduler" in _layout(pn.plan(flow, threading="dynamic"))[0]
+    assert "pn.plan(flow, profile=pn.profile(flow))" in _layout(pn.plan(flow))[-1]
+    assert not any("without a profile" in line for line in str(pn.plan(flow, profile=Profile("none"))).splitlines())
+
+
+def test_a_plan_without_a_profile_names_all_that_stand_alone() -> None:
+    flow = pn.Flow("alone")
+    left = flow.source([1], name="left").scan(lambda n, t: (n, t), init=0, name="one")
+    right = flow.source([1], name="right").scan(lambda n, t: (n, t), init=0, name="two")
+    keyed = left.key_by(abs).join(right.key_by(abs), window=pn.sliding(count=1), name="both")
+    keyed.collect(name="out")
+    first, *lines = _layout(pn.plan(flow))
+    assert first == "without a profile: 1 PE, 2 threads, one copy of each operator"
+    assert lines[:-1] == [
+        "  one, two cannot be replicated: it keeps state over the whole stream",
+        "  both cannot be replicated: 'both' has several inputs",
+    ]
+    empty = pn.Flow("empty")
+    empty.source([1]).collect()
+    assert "nothing to replicate but sources and sinks" in _layout(pn.plan(empty))[1]
+
+
+def test_regions_of_a_plan_without_a_profile_end_with_their_pe() -> None:
+    flow = pn.Flow("parted")
+    numbers: Any = flow.source([1], name="in")
+    for name in "abcd":
+        numbers = numbers.map(abs, name=name)
+    numbers.collect(name="out")
+    first, *lines = _layout(pn.plan(flow, pes=2))
+    assert first == "without a profile: 2 PEs, one copy of each operator"
+    assert [line.split()[-1] for line in lines[:-1]] == ["b", "d"]
+    assert [line.split(",")[0].split(":  ")[1] for line in lines[:-1]] == ["PE 1", "PE 2"]
+    assert "pes=2" in lines[-1]
+
+
 @pytest.mark.parametrize("model", ["manual", "dedicated", "dynamic"])
 def test_a_plan_without_a_profile_runs_too(model: str) -> None:
     flow = pn.Flow("wished")

@@ -41,6 +41,17 @@ def _two_shuffles() -> Graph:
     return _flow_of_two_shuffles().graph()
 
 
+def test_a_plan_without_a_profile_says_how_to_get_more_and_names_all_that_stand_alone() -> None:
+    flow = pn.Flow("alone")
+    first = flow.source([1], name="in").scan(lambda n, t: (n, t), init=0, name="one")
+    first.scan(lambda n, t: (n, t), init=0, name="two").collect(name="out")
+    text = str(pn.plan(flow, on="spark", cores=4))
+    assert "(one channel: one, two: it keeps state over the whole stream)" in text
+    assert "pn.plan(flow, on='spark', cores=4, profile=pn.profile(flow))" in text
+    assert "penstock plan --on spark --cores 4 --profile" in text
+    assert "to choose channels" not in str(pn.plan(flow, on="spark", cores=4, profile=Profile("none")))
+
+
 def _flow_of_two_shuffles() -> pn.Flow:
     flow = pn.Flow("shuffles")
     parsed = flow.source([1], name="in").map(abs, name="parse")

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from penstock.compiler.layout_text import layout_lines
+from penstock.compiler.layout_text import counted, layout_lines, open_lines
 from penstock.compiler.pes import PlannedPE, homes_of, pe_labels, pe_lines
 from penstock.compiler.physical import Physical
 from penstock.compiler.picture import picture
@@ -40,9 +40,13 @@ class Plan:
         return self.graph if self.written is None else self.written
 
     def __str__(self) -> str:
-        layout = [] if self.physical is None else [*layout_lines(self.program, self.physical, homes_of(self.pes)), ""]
-        pes = [*pe_lines(self.program, self.pes, self.physical), ""] if self.pes else []
-        return "\n".join([*_headline(self), "", *pes, *layout, *_body(self), "", *_footer(self)])
+        program, homes = self.program, homes_of(self.pes)
+        if self.physical is not None:
+            layout = layout_lines(program, self.physical, homes)
+        else:
+            layout = open_lines(program, threads=_threads(self), cores=self.cores, homes=homes)
+        pes = [*pe_lines(program, self.pes, self.physical), ""] if self.pes else []
+        return "\n".join([*_headline(self), "", *pes, *layout, "", *_body(self), "", *_footer(self)])
 
     def code(self) -> str:
         """The source text of every generated function."""
@@ -92,27 +96,23 @@ def make_plan(
 def _headline(plan: Plan) -> list[str]:
     nodes = plan.graph.nodes
     sources, sinks = sum(node.is_source for node in nodes), sum(node.is_sink for node in nodes)
-    count = _count
-    parts = f"{count(len(nodes), 'operator')}, {count(sources, 'source')}, {count(sinks, 'sink')}"
-    cores = "" if plan.cores is None else f" on {count(plan.cores, 'core')}"
-    how = f"run as {count(len(plan.segments.plans), 'segment')} by {_threads(plan, sources)}{cores}"
+    parts = f"{counted(len(nodes), 'operator')}, {counted(sources, 'source')}, {counted(sinks, 'sink')}"
+    cores = "" if plan.cores is None else f" on {counted(plan.cores, 'core')}"
+    how = f"run as {counted(len(plan.segments.plans), 'segment')} by {_threads(plan)}{cores}"
     return [f"flow '{plan.graph.name}': {parts}, {how}"]
 
 
-def _threads(plan: Plan, sources: int) -> str:
+def _threads(plan: Plan) -> str:
+    sources = sum(node.is_source for node in plan.graph)
     dedicated = sum(model == "dedicated" for model in plan.ports.values())
     if not plan.ports:
-        return _count(sources, "thread")
-    parts = [_count(sources, "source thread")]
+        return counted(sources, "thread")
+    parts = [counted(sources, "source thread")]
     if plan.threads:
-        parts.append(_count(plan.threads, "scheduler thread"))
+        parts.append(counted(plan.threads, "scheduler thread"))
     if dedicated:
-        parts.append(_count(dedicated, "dedicated thread"))
+        parts.append(counted(dedicated, "dedicated thread"))
     return " and ".join([", ".join(parts[:-1]), parts[-1]]) if len(parts) > 2 else " and ".join(parts)
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")
 
 
 def _body(plan: Plan) -> list[str]:

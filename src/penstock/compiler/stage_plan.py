@@ -6,7 +6,7 @@ from functools import cached_property
 from typing import ClassVar
 
 from penstock.compiler.batches import Cluster
-from penstock.compiler.layout_text import rate
+from penstock.compiler.layout_text import counted, how_to_choose, rate
 from penstock.compiler.physical import Expected, Group, Physical
 from penstock.compiler.picture import picture
 from penstock.compiler.plan import Plan
@@ -46,8 +46,8 @@ class SparkPlan(Plan):
 
     def __str__(self) -> str:
         levels = self.stages.levels
-        size = f"{_count(len(self.program), 'operator')} in {_count(levels + 1, 'stage')}"
-        size += f", {_count(levels, 'shuffle')}, {_count(self.channels, 'channel')}"
+        size = f"{counted(len(self.program), 'operator')} in {counted(levels + 1, 'stage')}"
+        size += f", {counted(levels, 'shuffle')}, {counted(self.channels, 'channel')}"
         lines = [f"flow '{self.program.name}' on Spark: {size}", *expected_lines(self.program, self.layout)]
         for level, group in enumerate(self.layout.groups):
             lines += ["", self._title(level, group), *self._reasons(level, group)]
@@ -67,7 +67,7 @@ class SparkPlan(Plan):
     def picture(self) -> str:
         """This plan as an SVG picture: operators, the stages and threads around them, costs and rates."""
         expected = self.layout.expected
-        parts = [_count(len(self.layout.groups) - 1, "stage"), _count(self.channels, "channel")]
+        parts = [counted(len(self.layout.groups) - 1, "stage"), counted(self.channels, "channel")]
         if expected is not None:
             parts = [f"{rate(expected.throughput)} expected", *parts, _held_back(self.layout, expected)]
         labels = [self._label(level, group) for level, group in enumerate(self.layout.groups)]
@@ -78,19 +78,19 @@ class SparkPlan(Plan):
             return "driver"
         threads = f", {len(group.pipelines)} threads" if len(group.pipelines) > 1 else ""
         by = f" by {group.key}" if group.key else ""
-        return f"stage {level}: {_count(group.width, 'channel')}{by}{threads}"
+        return f"stage {level}: {counted(group.width, 'channel')}{by}{threads}"
 
     def _title(self, level: int, group: Group) -> str:
         if level > self.stages.levels:
             return "the driver, in order:"
         if level == 0:
-            return f"stage 0: where sources are read, in parallel, {_count(group.width, 'task')}"
+            return f"stage 0: where sources are read, in parallel, {counted(group.width, 'task')}"
         if level in self.stages.single:
             threads = f", {len(group.pipelines)} threads" if len(group.pipelines) > 1 else ""
             return (
                 f"stage {level}: one shuffle, one channel (the whole stream in order){threads}, state in Spark's store"
             )
-        return f"stage {level}: one shuffle by {group.key}, {_count(group.width, 'channel')}, state in Spark's store"
+        return f"stage {level}: one shuffle by {group.key}, {counted(group.width, 'channel')}, state in Spark's store"
 
     def _reasons(self, level: int, group: Group) -> list[str]:
         expected = self.layout.expected
@@ -124,14 +124,17 @@ def expected_lines(graph: Graph, physical: Physical) -> list[str]:
     if cluster.batch:
         batches = f", in batches of {cluster.fill:.3g} s of which Spark takes {cluster.batch:.2g} s itself"
     if expected is None:
-        what = f"a throughput that only a profile can tell, on {_count(cluster.cores, 'core')}{batches}"
+        what = f"a throughput that only a profile can tell, on {counted(cluster.cores, 'core')}{batches}"
     else:
         many = " from each source" if sum(node.is_source for node in graph) > 1 else ""
-        what = f"{rate(expected.throughput)}{many} on {_count(cluster.cores, 'core')}{batches}"
+        what = f"{rate(expected.throughput)}{many} on {counted(cluster.cores, 'core')}{batches}"
         what += f"; {_held_back(physical, expected)}"
     shuffle = f"a shuffle costs {micros(cluster.delta)}, a split in two {micros(cluster.cp)}"
     inside = f"a worker boundary {micros(cluster.stage)}, a queue in a worker {micros(cluster.port)}"
     lines = [f"expected: {what}", f"  (per tuple, on each side: {shuffle}, {inside})"]
+    if expected is None and not physical.costs:
+        asked = {"on": "spark", "cores": cluster.cores}
+        lines.insert(1, f"  ({how_to_choose('channels and threads', asked)})")
     return [*lines, f"  (boundaries and batches: {cluster.origin})"] if cluster.origin else lines
 
 
@@ -141,7 +144,3 @@ def _held_back(physical: Physical, expected: Expected) -> str:
     where = "the driver" if expected.bottleneck == len(physical.groups) - 1 else f"stage {expected.bottleneck}"
     part = expected.times[expected.bottleneck] / sum(expected.times)
     return f"{where} takes {part:.0%} of the {micros(sum(expected.times))} per tuple"
-
-
-def _count(number: int, noun: str) -> str:
-    return f"{number} {noun}" + ("" if number == 1 else "s")

@@ -234,11 +234,12 @@ class _Planner:
         return f"one channel would take {micros(alone)} per source tuple, these take {micros(time)}"
 
     def _why_single(self, level: int, group: Group) -> str:
+        reasons: dict[str, list[str]] = {}
         for index in group.nodes:
             node = self.graph.nodes[index]
             if self.stages.level.get(index) == level and not plainly_alone(self.graph, index):
-                return f"{node.name}: {why_not(node) or 'streams meet there in one order'}"
-        raise AssertionError("a level is there for an operator with state")
+                reasons.setdefault(why_not(node) or "streams meet there in one order", []).append(node.name)
+        return "; ".join(f"{', '.join(names)}: {reason}" for reason, names in reasons.items())
 
     def cuts(self, groups: Sequence[Group]) -> dict[int, str]:
         """Why a pipeline starts where it does."""

@@ -74,6 +74,7 @@ def plan(
 ) -> Plan:
     """How `flow` would run: its operators, kinds, keys and segments, and why. Nothing is read or opened.
 
+    It says which operators may be replicated and by what their streams would be split, and why the others may not.
     With a `profile` (of `pn.profile`, or saved from a run) also which operators share a thread, which are replicated
     (on Spark: the channels and threads of each stage), and the throughput expected on `cores` cores (those of this
     machine by default). `calibration` says what boundaries cost, by default what `penstock calibrate` found;
