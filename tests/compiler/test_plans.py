@@ -149,7 +149,7 @@ def _layout(plan: pn.Plan) -> list[str]:
 
 def test_a_plan_without_a_profile_explains_what_needs_none() -> None:
     flow = _flow_of_all_kinds()
-    assert _layout(pn.plan(flow, cores=8)) == [
+    assert _layout(pn.plan(flow, cores=8))[:-1] == [
         (
             "without a profile: 1 PE, 1 source thread and 4 dedicated threads, one copy of each operator but where "
             "parallel() asks for more"
@@ -158,11 +158,10 @@ def test_a_plan_without_a_profile_explains_what_needs_none() -> None:
         "  region 2:  1 copy    may have more, split by host           count, text",
         "  region 3:  3 copies  as parallel() asks for, dealt in turn  work",
         "  total cannot be replicated: it keeps state over the whole stream",
-        (
-            "  (to choose copies and threads by costs: pn.plan(flow, cores=8, profile=pn.profile(flow)), or penstock plan "
-            "--cores 8 --profile)"
-        ),
     ]
+    call = "pn.plan(flow, cores=8, profile=pn.profile(flow))"
+    command = "penstock plan --cores 8 --profile"
+    assert _layout(pn.plan(flow, cores=8))[-1] == f"  (to choose copies and threads by costs: {call}, or {command})"
     assert "1 source thread and " in _layout(pn.plan(flow, threading="dynamic"))[0]
     assert "scheduler" in _layout(pn.plan(flow, threading="dynamic"))[0]
     assert "pn.plan(flow, profile=pn.profile(flow))" in _layout(pn.plan(flow))[-1]
@@ -197,6 +196,44 @@ def test_regions_of_a_plan_without_a_profile_end_with_their_pe() -> None:
     assert [line.split()[-1] for line in lines[:-1]] == ["b", "d"]
     assert [line.split(",")[0].split(":  ")[1] for line in lines[:-1]] == ["PE 1", "PE 2"]
     assert "pes=2" in lines[-1]
+
+
+@pytest.mark.parametrize("on", ["local", "spark"])
+def test_a_profile_of_another_program_is_refused(on: str) -> None:
+    flow = _flow_of_all_kinds()
+    profile = Profile("other", {f"op_{n}": OperatorProfile(1e-6, 1, 1) for n in range(7)})
+    with pytest.raises(
+        pn.PenstockError, match=r"of flow 'other', knows no operator of flow 'kinds': it has op_0, .* 2 more"
+    ):
+        pn.plan(flow, on=on, profile=profile)
+    one = Profile("other", {**profile.operators, "total": OperatorProfile(1e-6, 1, 1)})
+    assert pn.plan(flow, on=on, profile=one).physical is not None
+
+
+@pytest.mark.parametrize("on", ["local", "spark"])
+@pytest.mark.parametrize("pes", [None, 2])
+def test_costs_beyond_all_measure_are_refused_or_nothing(on: str, pes: int | None) -> None:
+    flow = _flow_of_all_kinds()
+    options: dict[str, Any] = {"on": on, "cores": 4} | ({"pes": pes} if on == "local" else {})
+
+    def planned(cost: float, selectivity: float) -> pn.Plan:
+        names = [node.name for node in flow.graph()]
+        profile = Profile("kinds", {name: OperatorProfile(cost, selectivity, 1) for name in names})
+        return pn.plan(flow, profile=profile, **options)
+
+    for cost, selectivity in ((1e308, 1.0), (1.0, 1e308), (1e308, 1e308), (1e-6, 1e60)):
+        with pytest.raises(pn.PenstockError, match=r"operator '.*' .* cannot be planned for"):
+            planned(cost, selectivity)
+    for cost, selectivity in ((1e-6, 1e-200), (1e-320, 1.0), (1e-99, 1.0), (1e80, 1.0), (0.0, 1.0), (1e-320, 1e-320)):
+        assert str(planned(cost, selectivity))
+
+
+@pytest.mark.parametrize("on", ["local", "spark"])
+@pytest.mark.parametrize("wrong", [0, -1, 2.5, "3", True])
+def test_what_is_no_number_of_cores_is_refused(on: str, wrong: Any) -> None:
+    for profile in (None, Profile("any")):
+        with pytest.raises(pn.PlatformError, match="cores must be a number from 1"):
+            pn.plan(_flow_of_all_kinds(), on=on, cores=wrong, profile=profile)
 
 
 @pytest.mark.parametrize("model", ["manual", "dedicated", "dynamic"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import json
+import math
 import threading
 import time
 from collections.abc import Iterator
@@ -160,6 +161,37 @@ def test_sizes_are_in_profiles_that_are_kept_and_old_ones_are_read() -> None:
     data["operators"]["op"]["size"] = "large"
     with pytest.raises(pn.PenstockError, match="size must be a number of bytes"):
         Profile.from_json(json.dumps(data))
+
+
+@pytest.mark.parametrize(
+    ("part", "wrong"),
+    [
+        *(("cost", wrong) for wrong in (math.nan, -1e-9, math.inf, None, "3", True)),
+        *(("selectivity", wrong) for wrong in (math.nan, -1, math.inf, None, "3")),
+        *(("samples", wrong) for wrong in (math.nan, -1, 2.5, None, "3", True)),
+        *(("free", wrong) for wrong in (math.nan, -0.1, 1.1, "3", True)),
+        *(("size", wrong) for wrong in (math.nan, -1, math.inf, "3", True)),
+    ],
+)
+def test_a_profile_with_wrong_numbers_is_refused(part: str, wrong: Any) -> None:
+    values: dict[str, Any] = {"cost": 1e-6, "selectivity": 1, "samples": 10, "free": 0.5, "size": None}
+    assert OperatorProfile(**values)
+    with pytest.raises(pn.PenstockError, match=f"{part} must be .* not {wrong!r}"):
+        OperatorProfile(**{**values, part: wrong})
+    operators = {"good": values, "bad": {**values, part: wrong}}
+    text = json.dumps({"penstock_profile": 1, "flow": "any", "operators": operators})
+    with pytest.raises(pn.PenstockError, match=f"damaged at operator 'bad': {part} must be"):
+        Profile.from_json(text)
+
+
+def test_a_profile_of_something_else_is_refused() -> None:
+    for wrong in ([1], {"op": 3}):
+        with pytest.raises(pn.PenstockError, match=r"operators by name|operator 'op' must be an OperatorProfile"):
+            Profile("any", wrong)  # type: ignore[arg-type]
+    for operators in ([1], {"op": 3}, {"op": {"cots": 1}}):
+        text = json.dumps({"penstock_profile": 1, "flow": "any", "operators": operators})
+        with pytest.raises(pn.PenstockError, match=r"no Penstock profile|damaged at operator 'op'"):
+            Profile.from_json(text)
 
 
 def test_a_run_looks_at_no_sizes() -> None:

@@ -365,8 +365,24 @@ def test_a_costly_operator_costs_more_in_the_profile() -> None:
 
 def test_a_file_that_is_no_profile_is_refused(tmp_path: Any) -> None:
     (tmp_path / "x.json").write_text("{}")
-    with pytest.raises(pn.PenstockError, match="no Penstock profile"):
+    with pytest.raises(pn.PenstockError, match=r"x\.json cannot be read as a profile: .* no Penstock profile"):
         pn.Profile.load(tmp_path / "x.json")
+    (tmp_path / "x.json").write_bytes(b"\xff{}")
+    with pytest.raises(pn.PenstockError, match=r"x\.json cannot be read as a profile: 'utf-8'"):
+        pn.Profile.load(tmp_path / "x.json")
+
+
+def test_what_is_no_profile_or_plan_is_refused() -> None:
+    flow = pn.Flow("any")
+    flow.source([1]).collect()
+    for wrong in ({}, "p.json", 3):
+        for on in ("local", "spark"):
+            with pytest.raises(pn.PlatformError, match=r"profile= must be a pn\.Profile.* pn\.Profile\.load"):
+                pn.run(flow, on=on, profile=wrong)
+            with pytest.raises(pn.PlatformError, match=r"plan= must be a pn\.Plan, not .* pn\.Plan\.from_json"):
+                pn.run(flow, on=on, plan=wrong)
+            with pytest.raises(pn.PlatformError, match=r"profile= must be a pn\.Profile, not"):
+                pn.plan(flow, on=on, profile=wrong)  # type: ignore[arg-type]
 
 
 def test_ten_thousand_operators_build_validate_and_run() -> None:

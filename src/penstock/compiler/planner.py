@@ -11,12 +11,14 @@ from penstock.compiler.physical import Expected, Group, Machine, Physical, expec
 from penstock.compiler.regions import Regions, as_op_graph, find_regions, part_of
 from penstock.compiler.steps import Steps, improved
 from penstock.compiler.weights import Weights, weigh
+from penstock.errors import PenstockError
 from penstock.graph.graph import Graph
 from penstock.graph.operations import MapBatch
 from penstock.optimizer.graphs import GraphPlan, OpGraph, optimal_graph
 from penstock.optimizer.model import Op
 from penstock.optimizer.profile import OperatorProfile, Profile
 
+_FEW = 5  # names in a message
 ALIKE = 0.01  # throughputs that differ by this part are the same to a model
 
 
@@ -108,8 +110,23 @@ def known(profile: Profile, name: str) -> OperatorProfile:
 
 
 def completed(graph: Graph, profile: Profile) -> Profile:
-    """`profile` with an entry for each operator: one that was never measured is taken to cost nothing."""
+    """`profile` with an entry for each operator: one that was never measured is taken to cost nothing.
+
+    Raises `PenstockError` for the profile of another program: one that knows none of these operators.
+    """
+    if profile.operators and not any(node.name in profile.operators for node in graph):
+        known_names, names = _some(profile.operators), _some(node.name for node in graph)
+        raise PenstockError(
+            f"this profile, of flow '{profile.flow}', knows no operator of flow '{graph.name}': "
+            f"it has {known_names}, the flow has {names}"
+        )
     return Profile(profile.flow, {node.name: known(profile, node.name) for node in graph})
+
+
+def _some(names: Iterable[str]) -> str:
+    """The first few of `names`."""
+    found = list(names)
+    return ", ".join(found[:_FEW]) + (f" and {len(found) - _FEW} more" if len(found) > _FEW else "")
 
 
 def held_shares(graph: Graph, profile: Profile) -> list[float]:

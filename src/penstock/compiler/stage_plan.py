@@ -124,7 +124,9 @@ def expected_lines(graph: Graph, physical: Physical) -> list[str]:
     if cluster.batch:
         batches = f", in batches of {cluster.fill:.3g} s of which Spark takes {cluster.batch:.2g} s itself"
     if expected is None:
-        what = f"a throughput that only a profile can tell, on {counted(cluster.cores, 'core')}{batches}"
+        free = bool(physical.costs) and not any(physical.costs.values())
+        known = "no throughput, as nothing costs anything" if free else "a throughput that only a profile can tell"
+        what = f"{known}, on {counted(cluster.cores, 'core')}{batches}"
     else:
         many = " from each source" if sum(node.is_source for node in graph) > 1 else ""
         what = f"{rate(expected.throughput)}{many} on {counted(cluster.cores, 'core')}{batches}"

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from penstock.errors import PenstockError
 from penstock.graph.graph import Graph, Node
 from penstock.graph.operations import Feedback
 from penstock.optimizer.profile import OperatorProfile, Profile
 
 Link = tuple[int, int]  # from one operator to another
 SIZE = 64.0  # bytes of a tuple that nobody has measured: a small record
+_NOTHING, _TOO_MUCH = 1e-100, 1e100  # what is less counts as nothing; more cannot be reckoned with
 
 
 @dataclass(frozen=True)
@@ -40,7 +42,8 @@ def weigh(
     `rates` are tuples per unit of time of sources by name, 1 where nothing is said; `sizes` bytes per tuple an operator
     sends, or else what the profile says of it, or else `SIZE`. Without a profile every operator takes one unit of time
     and sends what it receives. What an operator sends is taken to spread evenly over those of its outputs that somebody
-    reads. Feedback sends on what it receives, which is no load for anybody: control ports get little.
+    reads. Feedback sends on what it receives, which is no load for anybody: control ports get little. Raises
+    `PenstockError` for a profile of which a load or rate becomes too large to reckon with.
 
     >>> import penstock as pn
     >>> flow = pn.Flow()
@@ -58,7 +61,7 @@ def weigh(
         if node.is_source:
             arrivals[index] = float((rates or {}).get(node.name, 1.0))
         known = measured.get(node.name)
-        sent = arrivals[index] * (1.0 if known is None or node.is_source else known.selectivity)
+        sent = _checked(arrivals[index] * (1.0 if known is None or node.is_source else known.selectivity), node, known)
         size = _size(known) if sizes is None or node.name not in sizes else float(sizes[node.name])
         for link, share in _shares(graph, node):
             tuples[link] = tuples.get(link, 0.0) + share * sent
@@ -71,8 +74,23 @@ def weigh(
                 for amounts in (tuples, traffic):
                     amounts[link] += share * sum(amounts.get((feeder, node.index), 0.0) for feeder in _feeders(node))
     costs = [measured[node.name].cost if node.name in measured else 1.0 for node in graph]
-    load = tuple(count * cost for count, cost in zip(arrivals, costs, strict=True))
+    load = tuple(
+        _checked(count * cost, node, measured.get(node.name))
+        for node, count, cost in zip(graph, arrivals, costs, strict=True)
+    )
     return Weights(tuple(arrivals), load, tuples, traffic, _guessed(graph, measured, sizes or {}))
+
+
+def _checked(amount: float, node: Node, known: OperatorProfile | None) -> float:
+    """What an operator does or sends per unit of time, as far as it has been measured: a number to reckon with."""
+    if known is None:
+        return amount
+    if not amount < _TOO_MUCH:
+        raise PenstockError(
+            f"operator '{node.name}' ({node.location}) cannot be planned for: its profile, with a cost of "
+            f"{known.cost:.3g} s and a selectivity of {known.selectivity:.3g}, makes {amount:.3g} per source tuple"
+        )
+    return amount if amount > _NOTHING else 0.0
 
 
 def _guessed(graph: Graph, measured: Mapping[str, OperatorProfile], sizes: Mapping[str, float]) -> frozenset[int]:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from math import inf
 from pathlib import Path
+from typing import Any
 
 from penstock.errors import PenstockError
 
@@ -30,9 +32,24 @@ class OperatorProfile:
     size: float | None = None
 
     def __post_init__(self) -> None:
-        size = self.size
-        if size is not None and (isinstance(size, bool) or not isinstance(size, int | float) or not 0 <= size < inf):
-            raise ValueError(f"size must be a number of bytes, or None, not {size!r}")
+        for name, (least, most, what) in _MEANINGS.items():
+            value = getattr(self, name)
+            if value is None and name in _OPTIONAL:
+                continue
+            number = isinstance(value, int if name == "samples" else int | float) and not isinstance(value, bool)
+            if not number or not least <= value <= most:
+                raise PenstockError(f"{name} must be {what}{', or None' * (name in _OPTIONAL)}, not {value!r}")
+
+
+_LARGEST = sys.float_info.max
+_MEANINGS = {
+    "cost": (0, _LARGEST, "seconds per tuple, a finite number from 0"),
+    "selectivity": (0, _LARGEST, "tuples sent per tuple received, a finite number from 0"),
+    "samples": (0, inf, "a number of tuples, a whole number from 0"),
+    "free": (0, 1, "a part of the cost, from 0 to 1"),
+    "size": (0, _LARGEST, "a number of bytes, finite and from 0"),
+}
+_OPTIONAL = ("free", "size")
 
 
 @dataclass(frozen=True)
@@ -47,6 +64,13 @@ class Profile:
     flow: str
     operators: Mapping[str, OperatorProfile] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.operators, Mapping):
+            raise PenstockError(f"a profile has operators by name, not {self.operators!r}")
+        for name, operator in self.operators.items():
+            if not isinstance(operator, OperatorProfile):
+                raise PenstockError(f"the profile of operator {name!r} must be an OperatorProfile, not {operator!r}")
+
     def to_json(self) -> str:
         """This profile as JSON text."""
         operators = {name: asdict(operator) for name, operator in self.operators.items()}
@@ -59,9 +83,8 @@ class Profile:
             data = json.loads(text)
             if data["penstock_profile"] != _VERSION:
                 raise PenstockError(f"this profile has version {data['penstock_profile']}, expected {_VERSION}")
-            operators = {name: OperatorProfile(**values) for name, values in data["operators"].items()}
-            return Profile(data["flow"], operators)
-        except (KeyError, TypeError, ValueError) as error:
+            return Profile(data["flow"], {name: _operator(name, values) for name, values in data["operators"].items()})
+        except (AttributeError, KeyError, RecursionError, TypeError, ValueError) as error:
             raise PenstockError(f"this is no Penstock profile: {type(error).__name__}: {error}") from error
 
     def save(self, path: str | Path) -> None:
@@ -71,4 +94,14 @@ class Profile:
     @staticmethod
     def load(path: str | Path) -> Profile:
         """Read a profile from a JSON file."""
-        return Profile.from_json(Path(path).read_text(encoding="utf-8"))
+        try:
+            return Profile.from_json(Path(path).read_text(encoding="utf-8"))
+        except (PenstockError, UnicodeDecodeError) as error:
+            raise PenstockError(f"{path} cannot be read as a profile: {error}") from error
+
+
+def _operator(name: str, values: Any) -> OperatorProfile:
+    try:
+        return OperatorProfile(**values)
+    except (PenstockError, TypeError) as error:
+        raise PenstockError(f"this profile is damaged at operator '{name}': {error}") from error

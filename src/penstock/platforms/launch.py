@@ -32,6 +32,8 @@ def submit(flow: Flow, *, on: str = "spark", **options: Any) -> Job:
     (run by this plan of `pn.plan(flow, on="spark")`).
     """
     graph = flow.graph()
+    check_profile(options.get("profile"), switch=on == "local")
+    check_plan(options.get("plan"))
     if on == "local":
         return local.submit(graph, **_known(options, _LOCAL_OPTIONS, on))
     if on == "spark":
@@ -89,6 +91,7 @@ def plan(
     ('completed', True)
     """
     graph = flow.graph()
+    check_profile(profile)
     if on == "local":
         return local.plan(graph, threading, cores=cores, profile=profile, calibration=calibration, gil=gil, pes=pes)
     if on == "spark":
@@ -98,6 +101,25 @@ def plan(
             raise PlatformError("threading= is for on='local': what runs in which thread on Spark follows the stages")
         return planning.plan(graph, cores=cores, profile=profile, calibration=calibration, gil=gil)
     raise _no_platform(on)
+
+
+def check_profile(profile: object, *, switch: bool = False) -> None:
+    """Raise `PlatformError` for what is no profile; with `switch`, a truth value says whether to measure."""
+    if profile is None or isinstance(profile, Profile) or (switch and isinstance(profile, bool)):
+        return
+    also = ", or a truth value: whether to measure" if switch else ""
+    raise PlatformError(
+        f"profile= must be a pn.Profile{also}, not {profile!r}; pn.profile(flow) measures one, pn.Profile.load(...) "
+        "reads a file"
+    )
+
+
+def check_plan(plan: object) -> None:
+    """Raise `PlatformError` for what is no plan."""
+    if plan is not None and not isinstance(plan, Plan):
+        raise PlatformError(
+            f"plan= must be a pn.Plan, not {plan!r}; pn.plan(flow) makes one, pn.Plan.from_json(text, flow) reads one"
+        )
 
 
 def _known(options: dict[str, Any], names: tuple[str, ...], on: str) -> dict[str, Any]:

@@ -106,12 +106,12 @@ def plan(
     With a profile, the optimizer lays it out for so many cores; `gil=False` for what runs in a Python without one. With
     `pes`, it is divided into so many processes, by load and traffic.
     """
+    check_cores(cores)
     planned = _planned_pes(graph, profile, pes)
     if profile is None:
         return replace(plan_of(PE(graph, threading_=threading_of(threading))), cores=cores, pes=planned)
     if threading != "auto":
         raise PlatformError("a plan by a profile decides what runs in which thread: leave threading= out")
-    check_cores(cores)
     cores = cores if cores is not None else core_count()
     costs = calibration if calibration is not None else kept_calibration()
     port, between = costs["port"], costs["process"].delta

@@ -31,8 +31,6 @@ class SparkOptions:
     def given_plan(self, graph: Graph) -> SparkPlan | None:
         """The plan to run by, if there is one; refuses what cannot be run before Spark is started."""
         planning.refuse(graph)
-        if self.profile is not None and not isinstance(self.profile, Profile):
-            raise PlatformError(f"profile= on Spark is a profile to plan by, not {self.profile!r}")
         if self.plan is not None and self.profile is not None:
             raise PlatformError("plan= says how the program runs: leave profile= out, or plan=")
         return None if self.plan is None else planning.by_plan(graph, self.plan)
