@@ -154,7 +154,9 @@ def test_neighbours_with_different_keys_may_have_the_same_number_of_replicas() -
     validate_config(overlapping, Config([Region(2, [(0, 2)])]))
 
 
-@pytest.mark.parametrize("bad", [{"cost": -1}, {"cost": math.nan}, {"cost": math.inf}, {"bound": 0.5}, {"kind": "odd"}])
+@pytest.mark.parametrize(
+    "bad", [{"cost": -1}, {"cost": math.nan}, {"cost": math.inf}, {"cost": "1"}, {"bound": 0.5}, {"kind": "odd"}]
+)
 def test_operators_that_cannot_be(bad: dict[str, object]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         Op(**{"cost": 1, **bad})  # type: ignore[arg-type]
@@ -162,9 +164,11 @@ def test_operators_that_cannot_be(bad: dict[str, object]) -> None:
 
 def test_machines_that_cannot_be() -> None:
     ops, config = [Op(1)], Config([Region(1, [(0, 1)])])
-    for cores, delta, cp in [(0, 0, 0), (1, -1, 0), (1, 0, math.inf)]:
+    for cores, delta, cp in [(0, 0, 0), (1, -1, 0), (1, 0, math.inf), (2.0, 0, 0), (math.nan, 0, 0), (True, 0, 0)]:
         with pytest.raises(ValueError, match="must be"):
-            evaluate(ops, config, cores, delta, cp)
+            evaluate(ops, config, cores, delta, cp)  # type: ignore[arg-type]
+    with pytest.raises(ValueError, match="too large"):
+        evaluate([Op(1e308), Op(1e308)], Config([Region(1, [(0, 2)])]), 1, 0, 0)
 
 
 def test_a_key_may_be_one_name() -> None:

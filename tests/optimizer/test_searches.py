@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+from collections.abc import Callable
 
 import pytest
 from hypothesis import given, settings
@@ -143,6 +144,40 @@ def test_searches_refuse_an_empty_chain() -> None:
     for search in (sequential, heuristic, fission_only, pipelining_only, brute_force, optimal):
         with pytest.raises(ValueError, match="at least one operator"):
             search([], 1, 1, 1)
+
+
+SEARCHES = [sequential, heuristic, fission_only, pipelining_only, brute_force, optimal]
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.__name__)
+def test_searches_refuse_what_they_cannot_work_with(search: Callable[..., Config]) -> None:
+    for cores in (0, -1, 2.0, math.nan, math.inf, True, "2", None):
+        with pytest.raises(ValueError, match=r"cores= must be a whole number from 1, not"):
+            search([Op(1)], cores, 1, 1)
+    for times in ((math.nan, 0), (0, -1), (None, 0), (0, "1")):
+        with pytest.raises(ValueError, match=r"(delta|cp)= must be a finite number from 0, not"):
+            search([Op(1)], 2, *times)
+    for ops in ([Op(1e308)] * 2, [Op(1, 1e200)] * 3, [Op(0, 1e308)] * 3):
+        with pytest.raises(ValueError, match="too large"):
+            search(ops, 2, 1, 1)
+    if search not in (sequential, pipelining_only):
+        for most in (0, -1, 2.0, math.nan, True, "2"):
+            with pytest.raises(ValueError, match=r"max_replicas= must be a whole number from 1"):
+                search([Op(1)], 2, 1, 1, max_replicas=most)
+        assert search([Op(1)], 4, 0, 0, max_replicas=1).threads == 1
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda search: search.__name__)
+@pytest.mark.parametrize("scale", [1e-320, 1e-306, 1e-200, 1.0, 1e200, 1e290])
+def test_searches_find_something_for_any_scale(search: Callable[..., Config], scale: float) -> None:
+    ops = [Op(scale), Op(2 * scale, kind="stateful"), Op(3 * scale)]
+    validate_config(ops, search(ops, 4, 0.1 * scale, 0.1 * scale))
+
+
+@given(st.integers(0, 1_000_000))
+def test_brute_force_wastes_no_thread(seed: int) -> None:
+    problem = random_problem(seed, most_ops=4, most_cores=3)
+    assert brute_force(*problem).threads <= optimal(*problem).threads
 
 
 def test_logwatch_is_close_to_twelve_cores() -> None:

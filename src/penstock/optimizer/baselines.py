@@ -14,13 +14,14 @@ from penstock.optimizer.model import (
     Range,
     Region,
     can_replicate,
-    check_chain,
-    check_machine,
+    check_search,
     joined_key,
     pipeline_times,
     region_key,
     scalability,
 )
+
+_SAME = 1e-12  # relative difference below which two times are the same
 
 
 def sequential(ops: Sequence[Op], cores: int, delta: float, cp: float) -> Config:
@@ -29,8 +30,7 @@ def sequential(ops: Sequence[Op], cores: int, delta: float, cp: float) -> Config
     >>> print(sequential([Op(10), Op(20)], cores=4, delta=1, cp=5))
     [0 1]
     """
-    check_machine(cores, delta, cp)
-    check_chain(ops)
+    check_search(ops, cores, delta, cp)
     return Config((Region(1, ((0, len(ops)),)),))
 
 
@@ -55,27 +55,28 @@ def pipelining_only(ops: Sequence[Op], cores: int, delta: float, cp: float) -> C
 def brute_force(ops: Sequence[Op], cores: int, delta: float, cp: float, *, max_replicas: int | None = None) -> Config:
     """The best of all configurations, by looking at each: for chains of up to seven operators or so.
 
-    A region has up to `max_replicas` replicas, by default one for each core.
+    Of those that are equally fast, as far as floating-point numbers tell, it is one with the fewest threads. A region
+    has up to `max_replicas` replicas, by default one for each core.
 
     >>> print(brute_force([Op(10), Op(100), Op(10, kind="stateful")], cores=4, delta=1, cp=5))
     [0 | 1]x4 [2]
     """
-    check_machine(cores, delta, cp)
-    check_chain(ops)
-    chain, count, most = Chain.of(ops), len(ops), max_replicas or cores
+    most = check_search(ops, cores, delta, cp, max_replicas)
+    chain, count = Chain.of(ops), len(ops)
     shapes = {
         (start, stop): list(_shapes(chain, start, stop, most, delta, cp))
         for start in range(count)
         for stop in range(start + 1, count + 1)
     }
-    best = math.inf
+    best, fewest = math.inf, 0
     best_regions: tuple[Region, ...] = ()
 
     def search(start: int, slowest: float, work: float, regions: tuple[Region, ...]) -> None:
-        nonlocal best, best_regions
+        nonlocal best, best_regions, fewest
         if start == count:
-            if (time := max(slowest, work / cores)) < best:
-                best, best_regions = time, regions
+            time, threads = max(slowest, work / cores), sum(region.threads for region in regions)
+            if time < best * (1 - _SAME) or (time <= best * (1 + _SAME) and threads < fewest):
+                best, best_regions, fewest = time, regions, threads
             return
         for stop in range(start + 1, count + 1):
             for time, amount, region in shapes[start, stop]:

@@ -37,8 +37,7 @@ from penstock.optimizer.model import (
     Config,
     Op,
     Region,
-    check_chain,
-    check_machine,
+    check_search,
     evaluate_chain,
     region_key,
     region_time,
@@ -100,9 +99,7 @@ def optimal_with_bound(
     >>> solution.throughput, solution.bound
     (0.05, 0.05)
     """
-    check_machine(cores, delta, cp)
-    check_chain(ops)
-    most = max_replicas or cores
+    most = check_search(ops, cores, delta, cp, max_replicas)
     if gap is None:
         gap = 0.0 if len(ops) * most <= _EXACT else _GAP
     search = _Search(Chain.of(ops), cores, delta, cp, most, pipelining)

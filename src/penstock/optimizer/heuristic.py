@@ -22,8 +22,7 @@ from penstock.optimizer.model import (
     Op,
     Range,
     Region,
-    check_chain,
-    check_machine,
+    check_search,
     evaluate_chain,
     normalize,
     pipeline_times,
@@ -47,9 +46,8 @@ def heuristic(
     >>> print(heuristic([Op(10), Op(100), Op(10, kind="stateful")], cores=4, delta=1, cp=5))
     [0 | 1]x4 [2]
     """
-    check_machine(cores, delta, cp)
-    check_chain(ops)
-    phases = _Phases(Chain.of(ops), cores, delta, cp, max_replicas or cores)
+    most = check_search(ops, cores, delta, cp, max_replicas)
+    phases = _Phases(Chain.of(ops), cores, delta, cp, most)
     regions = _regions(ops, cp if threshold is None else threshold)
     found = []
     for tenth in range(11):

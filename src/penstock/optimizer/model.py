@@ -15,12 +15,14 @@ import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
+from numbers import Integral, Real
 from typing import Any, get_args
 
 from penstock.errors import PenstockError
 from penstock.graph.operator import Kind
 
 Range = tuple[int, int]
+_TOO_LONG = 1e300  # sums of such times are not finite any more
 
 
 class ConfigError(PenstockError):
@@ -48,8 +50,8 @@ class Op:
     def __post_init__(self) -> None:
         object.__setattr__(self, "key", frozenset([self.key] if isinstance(self.key, str) else self.key))
         for name, least in (("cost", 0), ("selectivity", 0), ("bound", 1)):
-            value = getattr(self, name)
-            if not value >= least or (name != "bound" and math.isinf(value)):
+            value: Any = getattr(self, name)
+            if not (isinstance(value, Real) and float(value) >= least) or (name != "bound" and math.isinf(value)):
                 raise ValueError(f"{name}= of an operator must be a finite number from {least}, not {value!r}")
         if self.kind not in get_args(Kind):
             raise ValueError(f"kind= of an operator must be one of {get_args(Kind)}, not {self.kind!r}")
@@ -155,6 +157,9 @@ class Chain:
 def evaluate(ops: Sequence[Op], config: Config, cores: int, delta: float, cp: float) -> Evaluation:
     """The throughput of `config` on `cores` cores, in tuples of the source per unit of time.
 
+    Raises `ConfigError` unless the pipelines of `config` cover all of `ops` in order, and `ValueError` for numbers that
+    make no sense. Whether the operators may be replicated at all is not looked at: `validate_config` does that.
+
     >>> ops = [Op(10), Op(30), Op(10, kind="stateful")]
     >>> result = evaluate(ops, Config([Region(3, [(0, 2)]), Region(1, [(2, 3)])]), cores=4, delta=1, cp=0)
     >>> round(1 / result.unbounded, 6), round(1 / result.throughput, 6), result.threads
@@ -164,6 +169,7 @@ def evaluate(ops: Sequence[Op], config: Config, cores: int, delta: float, cp: fl
     """
     check_machine(cores, delta, cp)
     check_shape(len(ops), config)
+    check_chain(ops, delta, cp, cores)
     return evaluate_chain(Chain.of(ops), config, cores, delta, cp)
 
 
@@ -255,19 +261,42 @@ def can_replicate(ops: Iterable[Op]) -> bool:
     return region_key(ops) != frozenset()
 
 
+def check_search(ops: Sequence[Op], cores: int, delta: float, cp: float, max_replicas: int | None = None) -> int:
+    """Raise `ValueError` for what no search can work with; returns the most replicas that a region may have.
+
+    >>> check_search([Op(1)], cores=4, delta=0, cp=0), check_search([Op(1)], cores=4, delta=0, cp=0, max_replicas=2)
+    (4, 2)
+    """
+    check_machine(cores, delta, cp)
+    check_chain(ops, delta, cp, cores)
+    if max_replicas is None:
+        return cores
+    if not _is_count(max_replicas):
+        raise ValueError(f"max_replicas= must be a whole number from 1, or None for one per core, not {max_replicas!r}")
+    return max_replicas
+
+
 def check_machine(cores: int, delta: float, cp: float) -> None:
     """Raise `ValueError` where no machine could be like this."""
-    if cores < 1:
-        raise ValueError(f"cores= must be at least 1, not {cores!r}")
+    if not _is_count(cores):
+        raise ValueError(f"cores= must be a whole number from 1, not {cores!r}")
     for name, value in (("delta", delta), ("cp", cp)):
-        if not 0 <= value < math.inf:
+        if not isinstance(value, Real) or not 0 <= value < math.inf:
             raise ValueError(f"{name}= must be a finite number from 0, not {value!r}")
 
 
-def check_chain(ops: Sequence[Op]) -> None:
-    """Raise `ValueError` for a chain without operators."""
+def _is_count(value: object) -> bool:
+    return isinstance(value, Integral) and not isinstance(value, bool) and int(value) >= 1
+
+
+def check_chain(ops: Sequence[Op], delta: float, cp: float, cores: int) -> None:
+    """Raise `ValueError` for a chain without operators, or one whose times are too large to add up."""
     if not ops:
         raise ValueError("a chain needs at least one operator")
+    chain = Chain.of(ops)
+    most = chain.work[-1] + sum(chain.arrivals) * (2 * delta + cp * math.log2(cores))
+    if not most * cores < _TOO_LONG:
+        raise ValueError(f"the costs and selectivities of the chain are too large: they make {most:.3g} per tuple")
 
 
 def check_shape(count: int, config: Config) -> None:
