@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from typing import Any
 
 import pytest
@@ -52,6 +53,33 @@ class First(pn.CoOperator):
 class Greedy(pn.CoOperator):
     async def run(self, ctx: Any) -> None:
         await ctx.push(ctx.pop(0))
+
+
+class Opened(pn.Operator):
+    count = 0
+
+    def open(self, ctx: Any) -> None:
+        Opened.count += 1
+
+    def process(self, t: Any, port: int) -> Any:
+        return t
+
+
+@pytest.mark.filterwarnings("error")
+def test_the_code_of_a_plan_is_shown_without_starting_anything() -> None:
+    flow = pn.Flow("shown")
+    first = flow.source(range(3)).process(First())
+    out = first.process(Opened()).collect()
+    plan = pn.plan(flow)
+    Opened.count = 0
+    text = plan.code()
+    gc.collect()  # a coroutine that was made and never run would complain now
+    assert "process_1" in text
+    assert text == pn.Plan.from_json(plan.to_json(), flow).code()
+    assert Opened.count == 0
+    job = pn.run(flow, on="local")
+    assert (out, Opened.count) == ([0], 1)
+    assert job.plan.code() == text
 
 
 def test_a_barrier_with_its_own_loop_agrees_with_the_built_in() -> None:

@@ -58,7 +58,8 @@ class Driver(CoContext):
         self._queues: list[deque[Any]] = [deque() for _ in range(operator.inputs)]
         self._closed = [False] * operator.inputs
         self._outputs = outputs
-        self._coroutine: Coroutine[Wait, None, None] = operator.run(self)
+        self._operator = operator
+        self._coroutine: Coroutine[Wait, None, None] | None = None  # made when it is first to run
         self._waiting: Wait | None = None
         self._completed = False
         self._pushes = 0
@@ -138,7 +139,8 @@ class Driver(CoContext):
         return self if isinstance(self._waiting, Room) else None
 
     def close(self) -> None:
-        self._coroutine.close()
+        if self._coroutine is not None:
+            self._coroutine.close()
 
     def held(self, port: int) -> int:
         return len(self._queues[port])
@@ -147,6 +149,8 @@ class Driver(CoContext):
         if self._completed or (self._waiting is not None and self._waiting.answer() is None):
             return
         self._resumed = time.perf_counter()
+        if self._coroutine is None:
+            self._coroutine = self._operator.run(self)
         try:
             self._waiting = self._coroutine.send(None)
         except StopIteration:

@@ -113,7 +113,9 @@ class ProcessLogic(Logic):
             key = write_key(w, item, self.node.inputs[port].key)
             process = f"{w.bind(self.instances, 'instances')}[{key}].process"
         else:
-            process = w.bind(self.instances[None].process, "process")
+            # Whoever only reads the text has opened nothing, and nothing is opened for that.
+            opened = None in self.instances
+            process = w.bind(self.instances[None].process if opened else self.process, "process")
         if self.inline:
             out = w.variable("t")
             with w.loop(f"for {out} in {w.bind(outputs_of, 'outputs_of')}({process}({item}, {port})):"):
@@ -128,6 +130,10 @@ class ProcessLogic(Logic):
         with w.loop(f"while {rest} is not None:"):
             w.line(f"{rest} = {w.bind(self.go_on, 'go_on')}({rest})")
             self._write_buffers(w)
+
+    def process(self, t: Any, port: int) -> Any:
+        """Hand a tuple to the one instance there is without keys, which is made for it if need be."""
+        return self.instances[None].process(t, port)
 
     def _write_buffers(self, w: Writer) -> None:
         for output, buffer in enumerate(self.outputs):
