@@ -129,11 +129,39 @@ def test_a_plan_for_spark_by_a_profile_that_is_measured(program: Path, tmp_path:
     assert "stage 0: 4 channels" in picture.read_text(encoding="utf-8")
 
 
+def test_a_damaged_calibration_is_named_with_what_to_do(program: Path, tmp_path: Path) -> None:
+    kept = calibration.default_path()
+    assert kept is not None
+    kept.parent.mkdir(parents=True)
+    for damaged in (b"{", b"\xff{}", b'{"penstock_calibration": 1}'):
+        kept.write_bytes(damaged)
+        for on in ("local", "spark"):
+            result = _call("plan", program, "--on", on, "--profile")
+            assert result.exit_code == FAILED
+            assert f"{kept} cannot be read as a calibration: " in result.stderr.replace("\n", " ")
+            assert "penstock calibrate measures and writes it anew" in result.stderr
+    assert _call("calibrate").exit_code == 0
+    assert _call("plan", program, "--profile").exit_code == 0
+
+
+def test_files_that_cannot_be_written_are_errors(program: Path, tmp_path: Path) -> None:
+    nowhere = tmp_path / "no" / "such"
+    result = _call("plan", program, "--picture", nowhere / "plan.svg")
+    assert result.exit_code == FAILED
+    assert f"error: the picture cannot be written to {nowhere / 'plan.svg'}: No such file" in result.stderr
+    result = _call("run", program, "--on", "local", "--save-profile", nowhere / "profile.json")
+    assert result.exit_code == FAILED
+    assert f"the profile cannot be written to {nowhere / 'profile.json'}: No such file" in result.stderr
+
+
 def test_wrong_profiles_and_plans(program: Path, tmp_path: Path) -> None:
     bad = tmp_path / "bad.json"
     bad.write_text("{}")
     assert "no Penstock profile" in _call("plan", program, "--profile-from", bad).stderr
     assert "no Penstock plan" in _call("run", program, "--on", "local", "--plan-from", bad).stderr
+    bad.write_bytes(b"\xff{}")
+    assert "bad.json cannot be read" in _call("plan", program, "--profile-from", bad).stderr
+    assert "bad.json cannot be read" in _call("run", program, "--on", "local", "--plan-from", bad).stderr
     assert _call("plan", program, "--profile-from", tmp_path / "nowhere.json").exit_code == 2
     assert _call("plan", program, "--profile-from", bad, "--profile").exit_code == 2
     assert _call("run", program, "--profile-from", bad, "--plan-from", bad).exit_code == 2

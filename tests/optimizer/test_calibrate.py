@@ -81,8 +81,11 @@ def test_a_split_by_key_has_a_price_of_its_own() -> None:
     assert Calibration.from_json(calibration.to_json())["port"].keyed_cp == 5e-6
     older = '{"penstock_calibration": 1, "machine": "", "boundaries": {"port": {"delta": 1e-6, "cp": 2e-6}}}'
     assert Calibration.from_json(older)["port"].keyed_cp == 2e-6
-    with pytest.raises(ValueError, match="keyed_cp"):
-        Boundary(1e-6, 2e-6, -3.0)
+    for wrong in (-3.0, -1.0):
+        with pytest.raises(ValueError, match="keyed_cp"):
+            Boundary(1e-6, 2e-6, wrong)
+    null = older.replace('"cp": 2e-6', '"cp": 2e-6, "keyed_cp": null')
+    assert Calibration.from_json(null) == Calibration.from_json(older)
 
 
 def test_the_users_cache_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import click
@@ -14,7 +16,7 @@ from rich.text import Text
 from penstock.cli.program import load_flow
 from penstock.cli.progress import Progress, Steps, duration, summary
 from penstock.compiler.plan import Plan
-from penstock.errors import Cancelled, PenstockError, is_user_file
+from penstock.errors import Cancelled, PenstockError, PlatformError, is_user_file
 from penstock.graph.annotations import THREADING_MODELS
 from penstock.optimizer.profile import Profile
 from penstock.platforms import calibration, launch
@@ -77,7 +79,7 @@ def run(
     try:
         flow = load_flow(program)
         if plan_from is not None:
-            options["plan"] = Plan.from_json(Path(plan_from).read_text(encoding="utf-8"), flow)
+            options["plan"] = Plan.from_json(_text_of(plan_from), flow)
         if profile_from is not None:
             options["profile"] = Profile.load(profile_from)
         job = launch.submit(flow, on=on, **{key: value for key, value in options.items() if value is not None})
@@ -86,7 +88,8 @@ def run(
         Progress(job, console).follow()
         summary(job, console, operators=operators)
         if save_profile is not None:
-            job.profile().save(Path(save_profile))
+            with _writing(save_profile, "profile"):
+                job.profile().save(Path(save_profile))
     except KeyboardInterrupt:
         if job is not None:
             job.cancel()
@@ -143,7 +146,8 @@ def plan(
             found = Profile.load(profile_from)
         explained = launch.plan(flow, cores=cores, on=on, threading=threading, profile=found, gil=gil, pes=pes)
         if picture is not None:
-            Path(picture).write_text(explained.picture(), encoding="utf-8")
+            with _writing(picture, "picture"):
+                Path(picture).write_text(explained.picture(), encoding="utf-8")
         if as_json:
             click.echo(explained.to_json())
             return
@@ -200,6 +204,22 @@ def prepare(show_traceback: bool) -> None:
         _report(error, console, show_traceback)
         sys.exit(FAILED)
     console.print("Spark starts sooner from now on.")
+
+
+@contextmanager
+def _writing(path: str, what: str) -> Iterator[None]:
+    """An error of the file system while `what` is written to `path` is one of ours."""
+    try:
+        yield
+    except OSError as error:
+        raise PlatformError(f"the {what} cannot be written to {path}: {error.strerror or error}") from error
+
+
+def _text_of(path: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PlatformError(f"{path} cannot be read: {error}") from error
 
 
 def _report(error: PenstockError, console: Console, show_traceback: bool) -> None:

@@ -56,14 +56,14 @@ class Machine:
     delta: float
     cp: float
     gil: bool = False
-    keyed_cp: float = -1.0
-    pe_delta: float = -1.0
+    keyed_cp: float = None  # type: ignore[assignment]  # `cp` if nobody says
+    pe_delta: float = None  # type: ignore[assignment]  # `delta` if nobody says
     crowding: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.keyed_cp == -1.0:
+        if self.keyed_cp is None:
             object.__setattr__(self, "keyed_cp", self.cp)
-        if self.pe_delta == -1.0:
+        if self.pe_delta is None:
             object.__setattr__(self, "pe_delta", self.delta)
 
 

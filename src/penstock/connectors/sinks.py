@@ -23,6 +23,12 @@ class ListSink(Sink):
         self.target.extend(tuples)
 
 
+class Nowhere(Sink):
+    """Takes whole chunks and forgets them."""
+
+    def write(self, tuples: list[Any]) -> None: ...
+
+
 class CallableSink(Sink):
     """Calls a function with every tuple."""
 

@@ -72,10 +72,10 @@ class Boundary:
 
     delta: float
     cp: float = 0.0
-    keyed_cp: float = -1.0  # as `cp` if nobody says
+    keyed_cp: float = None  # type: ignore[assignment]  # `cp` if nobody says
 
     def __post_init__(self) -> None:
-        if self.keyed_cp == -1.0:
+        if self.keyed_cp is None:
             object.__setattr__(self, "keyed_cp", self.cp)
         for name in ("delta", "cp", "keyed_cp"):
             _check_time(getattr(self, name), f"{name} of a boundary")
@@ -211,7 +211,10 @@ class Calibration:
     @staticmethod
     def load(path: str | Path) -> Calibration:
         """Read a calibration from a JSON file."""
-        return Calibration.from_json(Path(path).read_text(encoding="utf-8"))
+        try:
+            return Calibration.from_json(Path(path).read_text(encoding="utf-8"))
+        except (PenstockError, UnicodeDecodeError) as error:
+            raise PenstockError(f"{path} cannot be read as a calibration: {error}") from error
 
 
 # Measured with `penstock calibrate --spark` on a machine of two cores with CPython 3.11.

@@ -25,6 +25,7 @@ from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
 
+from penstock.connectors.sinks import Nowhere
 from penstock.errors import PenstockError, PlatformError
 from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph
@@ -75,12 +76,14 @@ def default_path() -> Path | None:
 
 
 def kept_calibration() -> Calibration:
-    """The calibration that was kept last, or the built-in one."""
+    """The calibration that was kept last, or the built-in one. Raises `PlatformError` for a damaged one."""
     path = default_path()
     try:
         return Calibration.load(path) if path is not None and path.exists() else Calibration({})
     except OSError:
         return Calibration({})
+    except PenstockError as error:
+        raise PlatformError(f"{error}; penstock calibrate measures and writes it anew") from error
 
 
 def keep(calibration: Calibration, path: Path | None = None) -> Path | None:
@@ -161,7 +164,7 @@ def _measure_call(tuples: int, rounds: int) -> Boundary:
             stream: Any = flow.source(range(4 * tuples))
             for _ in range(length):
                 stream = stream.map_batch(_pass)
-            stream.sink(_Nowhere())
+            stream.sink(Nowhere())
             return _busy(PE(flow.graph(), profile=False), 4 * tuples)
 
         return run
@@ -178,7 +181,7 @@ def _measure_port(tuples: int, rounds: int) -> Boundary:
             flow = Flow("port")
             stream = flow.source(range(tuples)).map_batch(work)
             with flow.threading(model):
-                stream.map_batch(work).sink(_Nowhere())
+                stream.map_batch(work).sink(Nowhere())
             return _busy(PE(_threaded_once(flow), profile=False), tuples)
 
         return run
@@ -188,7 +191,7 @@ def _measure_port(tuples: int, rounds: int) -> Boundary:
             flow = Flow("channels")
             # Also a single channel has threads of its own around it: eq 18 has 2δ for it too.
             with flow.threading("dedicated" if width == 1 else "manual"):
-                flow.source(range(tuples)).map_batch(work).sink(_Nowhere())
+                flow.source(range(tuples)).map_batch(work).sink(Nowhere())
             return _busy(PE(flow.graph(), profile=False, widths={1: width}), tuples)
 
         return run
@@ -198,7 +201,7 @@ def _measure_port(tuples: int, rounds: int) -> Boundary:
             flow = Flow("keys")
             with flow.threading("dedicated" if width == 1 else "manual"):
                 counted = flow.source(range(tuples)).key_by(_itself).scan(_count, init=0, name="count")
-                counted.sink(_Nowhere())
+                counted.sink(Nowhere())
             entry = flow.graph().node("count").index
             return _busy(PE(flow.graph(), profile=False, widths={entry: width}), tuples)
 
@@ -227,14 +230,6 @@ def _threaded_once(flow: Flow) -> Graph:
         for node in graph
     ]
     return replace(graph, nodes=tuple(nodes))
-
-
-class _Nowhere:
-    """A sink that takes whole chunks and forgets them."""
-
-    def open(self) -> None: ...
-    def write(self, tuples: list[Any]) -> None: ...
-    def close(self, failed: bool = False) -> None: ...
 
 
 # ------------------------------------------------------------------------------------------------ between processes

@@ -18,6 +18,7 @@ from typing import Any
 from penstock.compiler.weights import weigh
 from penstock.connectors.base import Batch, Offset, Source, as_source
 from penstock.connectors.iterables import peek
+from penstock.connectors.sinks import Nowhere
 from penstock.errors import PlatformError
 from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph, Node
@@ -115,14 +116,6 @@ class _Head(Source):
         self._source.close()
 
 
-class _Nowhere:
-    """A sink that takes chunks and forgets them."""
-
-    def open(self) -> None: ...
-    def write(self, tuples: list[Any]) -> None: ...
-    def close(self, failed: bool = False) -> None: ...
-
-
 def _forget(item: Any) -> None:
     """A sink that takes tuples and forgets them."""
 
@@ -151,7 +144,7 @@ def _in_place_of(target: Any) -> Any:
         return _forget
     rehearsal = getattr(target, "rehearsal", None)
     found = rehearsal() if rehearsal is not None else None
-    return _Nowhere() if found is None else found
+    return Nowhere() if found is None else found
 
 
 class _EveryChunk(Sampler):

@@ -23,6 +23,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
+from penstock.connectors.sinks import Nowhere
 from penstock.errors import PlatformError
 from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph
@@ -148,7 +149,7 @@ def _program(tuples: int, shuffles: int, width: int = 1, operators: int = 1, del
         with flow.parallel(width, by=key):
             for _ in range(operators):
                 stream = stream.key_by(key).scan(_count, init=0)
-    stream.filter(_is_record if deliver else _is_none).sink(_Nowhere())
+    stream.filter(_is_record if deliver else _is_none).sink(Nowhere())
     return flow.graph()
 
 
@@ -161,14 +162,6 @@ class _Records:
     def __iter__(self) -> Iterator[tuple[str, int]]:
         names = [f"key {number}" for number in range(KEYS)]
         return ((names[n % KEYS], n) for n in range(self._count))
-
-
-class _Nowhere:
-    """A sink that takes whole chunks and forgets them."""
-
-    def open(self) -> None: ...
-    def write(self, tuples: list[Any]) -> None: ...
-    def close(self, failed: bool = False) -> None: ...
 
 
 def _key(item: tuple[str, int]) -> str:
