@@ -1,7 +1,7 @@
 """Profile in, plan out: what operators cost, and what to do about it.
 
     model.py       chains of operators, configurations, and what a configuration is worth (pipelined fission, eqs 1–14)
-    exact.py       the best configuration, proved; `cheapest.py` and `tidy.py` are parts of it
+    exact.py       the best configuration, proved; `least.py`, `slowest.py` and `tidy.py` are parts of it
     heuristic.py   a good configuration, the paper's way (algorithms 1–4)
     graphs.py      graphs that are no chains
     baselines.py   no parallelism, one kind of it, and every configuration there is

@@ -17,10 +17,10 @@ to that of another configuration or is followed by that question, so this ends, 
 Numbers of replicas go up to that of the cores, unless the user says otherwise. Some limit is needed: with cp = 0 more
 replicas may always do a little better.
 
-Large problems are not solved to the end but to a `gap`. Whether there is an x with M(x) ≤ t and W(x) ≤ cores·t is then
-what `Cheapest` answers. Configurations are sought among some numbers of replicas only, and the bound is proved with
-ranges of them taken at their best, which only overestimates the throughput. Ranges are divided further until the gap is
-reached; the last division leaves single numbers.
+Large problems are not solved to the end but to a `gap`. `Least` may then answer with an overhead above the least by a
+part of it, the slack, which is much quicker and bounds W(t) from both sides. The slack is large at first, as often the
+slowest region alone sets the time and any moderate overhead will do; where the answer does not tell whether W(t) is
+above cores·t, it is made small enough for the gap.
 """
 
 from __future__ import annotations
@@ -29,8 +29,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from penstock.optimizer.cheapest import Cheapest, Relaxed
-from penstock.optimizer.labels import Option, Tail
 from penstock.optimizer.least import Least
 from penstock.optimizer.model import (
     Chain,
@@ -40,7 +38,6 @@ from penstock.optimizer.model import (
     check_search,
     evaluate_chain,
     region_key,
-    region_time,
 )
 from penstock.optimizer.regions import Regions
 from penstock.optimizer.slowest import Slowest
@@ -49,7 +46,7 @@ from penstock.optimizer.tidy import fewer_threads
 _LEAST = 1e-12  # relative difference below which two times are the same
 _EXACT = 8_192  # operators times replicas up to which the search goes to the end, unless told otherwise
 _GAP = 0.01
-_PARTS, _WIDTH = 3, 4  # how coarse the first search is: ranges of replicas per doubling, labels per list
+_SLACK = 10.0  # how many times the least an overhead may be above it, in the first question on the way to a gap
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,10 +100,7 @@ def optimal_with_bound(
     if gap is None:
         gap = 0.0 if len(ops) * most <= _EXACT else _GAP
     search = _Search(Chain.of(ops), cores, delta, cp, most, pipelining)
-    if gap <= 0:
-        search.to_the_end()
-    else:
-        search.to_the_gap(gap)
+    search.close_in(gap)
     config = fewer_threads(search.chain, search.config, cores, delta, cp, pipelining=pipelining)
     throughput = evaluate_chain(search.chain, config, cores, delta, cp).throughput
     return Solution(config, throughput, max(throughput, 1 / search.low if search.low > 0 else math.inf))
@@ -125,30 +119,6 @@ class _Search:
     def _time(self, config: Config) -> float:
         return 1 / evaluate_chain(self.chain, config, self.cores, self.delta, self.cp).throughput
 
-    def _below(self, solver: Cheapest, time: float) -> Config | None:
-        """A configuration that takes `time` at most, if there is one."""
-        return solver.find(time, self.cores * time - self.chain.work[-1], self._tails(time))
-
-    def _tails(self, time: float) -> dict[int, Tail]:
-        """The ends of the best known, as long as their regions take `time` at most, by where they start."""
-        arrivals, delta, regions = self.chain.arrivals, self.delta, self.config.regions
-        found: dict[int, Tail] = {}
-        cost = 0.0
-        for number in reversed(range(1, len(regions))):
-            region = regions[number]
-            if region_time(self.chain, region, delta, self.cp) > time:
-                break
-            cost += arrivals[region.start] * self.cp * math.log2(region.replicas)
-            cost += math.fsum(2 * delta * arrivals[start] for start, _ in region.pipelines[1:])
-            found[region.start] = Tail(cost, regions[number:])
-            cost += 2 * delta * arrivals[region.start]
-        return found
-
-    def _try(self, solver: Cheapest, time: float) -> bool:
-        """Ask for a configuration that takes `time` at most, which is less than the best known, and keep it."""
-        config = self._below(solver, time)
-        return config is not None and self._better(config)
-
     def _better(self, config: Config) -> bool:
         """Keep `config` if it takes less time than the best known, by more than rounding."""
         time = self._time(config)
@@ -157,62 +127,27 @@ class _Search:
         self.config, self.high = config, time
         return True
 
-    def _close_in(self, solver: Cheapest, gap: float) -> None:
-        """Halve the interval, until it is as small as `gap` or shown to be empty.
-
-        Steps grow at first, as the lower bound is often close.
-        """
-        low, step, patience, refused = self.low, 0.01, 1, 0
-        while self.high > low * (1 + max(gap, _LEAST)):
-            if refused >= patience:  # high has stood for some time: is it the best?
-                if not self._try(solver, self.high * (1 - _LEAST)):
-                    return
-                patience, refused = patience * 2, 0
-                continue
-            time = (low + self.high) / 2
-            if step < 1:
-                time = min(time, low * (1 + step))
-            if self._try(solver, time):
-                step, refused = 1.0, 0
-            else:
-                refused += step >= 1
-                low, step = time, step * 3
-
-    def to_the_end(self) -> None:
-        """Find the optimum."""
+    def close_in(self, gap: float) -> None:
+        """Find a configuration proved to be within `gap` of the optimum; with 0, the optimum."""
         regions = Regions(self.chain, self.delta, self.cp, self.most, pipelining=self.pipelining)
-        self.low = min(self.high, Slowest(regions).least(self.low))
-        least = Least(regions)
-        time, first = self.low * (1 + _LEAST), True
-        while self.high > self.low * (1 + _LEAST):
-            found = least.find(time)
+        slowest = Slowest(regions)
+        self.low = min(self.high, slowest.least(self.low))
+        least = Least(regions, slowest.best)
+        own, step = self.chain.work[-1], max(gap / 2, _LEAST)
+        time, slack, first = self.low * (1 + step), _SLACK if gap > 0 else 0.0, True
+        while self.high > self.low * (1 + gap) * (1 + _LEAST):
+            found = least.find(time, slack)
             better = found is not None and self._better(found[1])
-            work = (self.chain.work[-1] + found[0]) * (1 - _LEAST) if found is not None else math.inf
-            self.low = max(self.low, min(time, work / self.cores))
-            last = self.high * (1 - _LEAST)
-            if time >= last and not better:
+            overhead = found[0] if found is not None else math.inf
+            self.low = max(self.low, min(time, (own + overhead / (1 + slack)) * (1 - _LEAST) / self.cores))
+            if slack > 0 and self.low < time < (own + overhead) / self.cores:
+                slack = min(slack / 4, gap / 4 * own / overhead)
+                continue
+            last = self.high / (1 + step)
+            if time >= last and not better and slack == 0:
                 self.low = self.high
             time = (self.low + self.high) / 2 if better and not first else last
             first = False
-
-    def to_the_gap(self, gap: float) -> None:
-        """Find a configuration proved to be within `gap` of the optimum."""
-        parts, width = _PARTS, _WIDTH
-        while self.high > self.low * (1 + gap) * (1 + _LEAST):
-            ranges = _ranges(self.most, parts)
-            if len(ranges) == self.most and width > _WIDTH * 16:
-                self.to_the_end()  # there is nothing left to leave out
-                return
-            some = [Option(r.most, r.most) for r in ranges]
-            solver = Cheapest(self.chain, self.delta, self.cp, some, width=width, pipelining=self.pipelining)
-            self._close_in(solver, gap / 4)
-            prover = Relaxed(self.chain, self.delta, self.cp, ranges, width=width, pipelining=self.pipelining)
-            for share in (1, 2, 4, 8):
-                time = self.high / (1 + gap * share)
-                if time > self.low and self._below(prover, time) is None:
-                    self.low = time
-                    break
-            parts, width = parts * 2, width * 2
 
 
 def slowest_operator(chain: Chain, cp: float, most: int) -> float:
@@ -234,14 +169,3 @@ def slowest_operator(chain: Chain, cp: float, most: int) -> float:
         nearby = {1, ideal, min(limit, ideal + 1)}
         slowest = max(slowest, min(arrivals * cp * math.log2(r) + cost / min(r, op.bound) for r in nearby))
     return slowest
-
-
-def _ranges(most: int, parts: int) -> list[Option]:
-    """Numbers of replicas up to `most` in ranges: single ones at first, then `parts` ranges for each doubling."""
-    ranges = []
-    least = 1
-    while least <= most:
-        last = min(most, max(least, int(least * 2 ** (1 / parts))))
-        ranges.append(Option(least, last))
-        least = last + 1
-    return ranges

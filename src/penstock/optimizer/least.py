@@ -23,20 +23,26 @@ following can lose the best:
   of a region, and it keeps the limit at no higher cost. (Unless it could then be joined with the next; that is so only
   if keys part elsewhere.) Once that overhead is met, nothing can be better.
 * A higher limit never raises the overhead. What is known for limits above and below is a bound, and a first guess.
+* The best region from `Slowest` is tried early, and where even that is too slow, there is no way at all.
 
-Overheads that differ by less than rounding are the same.
+Overheads that differ by less than rounding are the same. With slack s, what a first region costs, with the cut after
+it, counts 1 + s times when it is compared with the best known. So the overhead from each cut on is at most 1 + s times
+the least: by induction that of the rest is, and a first region was passed over only if 1 + s times its own were too
+much.
 """
 
 from __future__ import annotations
 
 import math
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from penstock.optimizer.cuts import Cuts, Paths
 from penstock.optimizer.model import Config, Region
 from penstock.optimizer.regions import Regions
+from penstock.optimizer.slowest import Start
 
 _ROUNDING = 1e-12  # relative error that all comparisons together may make, and by which bounds are generous
 _MANY = 12  # pipelines up to which `_needed` looks
@@ -58,12 +64,13 @@ _NO_WAY = _Way(math.inf, 0, 0, None, None)
 class _Table:
     """The best way from each cut on within a limit, and the best that begins with other replicas, where it was needed.
 
-    `rest` is the overhead of the best way and of the cut. `far` and `low` are those cuts, negated, and their `rest`
+    What a region costs counts `dear` times where ways are compared; `rest` is the overhead of the best way and, counted
+    so, of the cut. `far` and `low` are those cuts, negated, and their `rest`
     that no nearer cut is as cheap as: the nearest come last.
     """
 
-    def __init__(self, limit: float, count: int) -> None:
-        self.limit = limit
+    def __init__(self, limit: float, slack: float, count: int) -> None:
+        self.limit, self.dear = limit, 1 + slack
         self.best = [_NO_WAY] * count + [_Way(0.0, 0, count, None, None)]
         self.other: dict[int, _Way] = {}
         self.rest = [math.inf] * count + [0.0]
@@ -87,37 +94,37 @@ class _Table:
 class Least:
     """The least overhead of a chain for any limit."""
 
-    def __init__(self, regions: Regions) -> None:
+    def __init__(self, regions: Regions, starts: Sequence[Start] = ()) -> None:
         self.regions, self.cuts = regions, Cuts(regions)
         self.work, self.hop = regions.work, regions.hop
         self._same = _ROUNDING / 2 / regions.count * regions.work[-1]  # overheads that differ by less are the same
         self._generous = _ROUNDING * regions.work[-1]
+        self._starts = starts
         self._tables: list[_Table] = []  # by limit
-        self._now = _Table(0.0, regions.count)
+        self._now = _Table(0.0, 0.0, regions.count)
 
-    def find(self, limit: float) -> tuple[float, Config] | None:
-        """The least overhead if every region keeps `limit`, and a configuration with it; None if there is none."""
+    def find(self, limit: float, slack: float = 0.0) -> tuple[float, Config] | None:
+        """The least overhead if every region keeps `limit`, and a configuration with it; None if there is none.
+
+        With `slack`, it may be more than the least by this part of it.
+        """
         regions, arrivals, hop, count = self.regions, self.regions.arrivals, self.hop, self.regions.count
         place = bisect_left(self._tables, limit, key=lambda table: table.limit)
         below = self._tables[place - 1] if place > 0 else None
         above = self._tables[place] if place < len(self._tables) else None
-        now = self._now = _Table(limit, count)
+        now = self._now = _Table(limit, slack, count)
         for at in reversed(range(count) if regions.most > 1 else range(1)):
             known = below.best[at] if below is not None else _NO_WAY
             guess = above.best[at] if above is not None else _NO_WAY
-            least = guess.cost if above is not None else 0.0
-            if hop[at + 1] <= hop[at] and arrivals[at + 1] <= arrivals[at] and self._alike(at):
+            least = guess.cost * min(1.0, now.dear / above.dear) if above is not None else 0.0
+            if hop[at + 1] <= hop[at] and arrivals[at + 1] <= arrivals[at] and regions.alike(at):
                 least = max(least, now.best[at + 1].cost)
-            if known.cost > least + self._same:
+            possible = not self._starts or self._starts[at].time <= limit + self._generous
+            if possible and known.cost > least + self._same:
                 known = self._search(at, 0, least, known, guess)
-            now.add(at, known, 2 * hop[at])
+            now.add(at, known, 2 * hop[at] * now.dear)
         self._tables.insert(place, now)
         return (now.best[0].cost, _config(now.best[0])) if now.best[0].cost < math.inf else None
-
-    def _alike(self, at: int) -> bool:
-        """True if replicated regions from `at`, if they go on, must stop where those from `at` + 1 must."""
-        extent = self.regions.extent
-        return self.regions.most > 1 and (extent[at] <= at + 1 or extent[at] == extent[at + 1])
 
     def _search(self, at: int, barred: int, least: float, best: _Way, guess: _Way) -> _Way:
         """The best way from `at` on that does not begin with `barred` replicas.
@@ -127,7 +134,8 @@ class Least:
         regions, now, extent = self.regions, self._now, self.regions.extent[at]
         arrivals, splitting, spans = regions.arrivals[at], regions.splitting, regions.spans[at]
         whole = now.limit - self.hop[at]
-        for way in (guess, now.best[at + 1]):
+        likely: list[_Way | Start] = [guess, now.best[at + 1], *self._starts[at : at + 1]]
+        for way in likely:
             r, stop = way.replicas, way.stop
             if r not in (0, barred) and (r == 1 or stop <= extent):
                 factor = min(r, *regions.bounds[at:stop])
@@ -146,12 +154,12 @@ class Least:
                     break
                 stop = spans[place][0]
                 lowest = now.lowest(stop)
-            if pays > whole or pays + lowest >= best.cost - self._same:
+            if pays > whole or pays * now.dear + lowest >= best.cost - self._same:
                 break
             if r == barred:
                 continue
             inner = hops[min(stop - at, len(hops) - 1)]
-            needed = self._needed(at, r, whole - pays, best.cost - self._same - pays, inner, lowest)
+            needed = self._needed(at, r, whole - pays, best.cost - self._same - pays * now.dear, inner, lowest)
             if needed > r:
                 r = needed - 1
                 continue
@@ -172,10 +180,10 @@ class Least:
                 now.other[stop] = self._search(stop, replicas, after.cost, _NO_WAY, _NO_WAY)
             after = now.other[stop]
         cut = 2 * self.hop[stop] if stop < regions.count else 0.0
-        paid = regions.arrivals[at] * regions.splitting[replicas] + cut + after.cost
-        left = best.cost - self._same - paid
+        paid = regions.arrivals[at] * regions.splitting[replicas] + cut
+        left = (best.cost - self._same - after.cost) / now.dear - paid
         paths = self.cuts.cheapest(at, stop, factor * (room - self.hop[stop]), left)
-        return best if paths is None else _Way(paid + paths.costs[stop - at], replicas, stop, paths, after)
+        return best if paths is None else _Way(paid + paths.costs[stop - at] + after.cost, replicas, stop, paths, after)
 
     def _needed(self, at: int, replicas: int, room: float, left: float, hop: float, lowest: float) -> int:
         """A number of replicas, for regions from `at`, below which none costs less than `left` with what follows.
@@ -189,13 +197,13 @@ class Least:
         whole = work[end] - begin if end == self.regions.count else math.inf  # up to the end of the chain
         inner = hop if hop < math.inf else 0.0
         room, last_room = room - inner, room - self.hop[-1]
-        needed, paid, place = math.inf, 0.0, 0
+        needed, paid, place, dear = math.inf, 0.0, 0, self._now.dear
         for pieces in range(1, _MANY):
-            if left - paid <= lowest:
+            if left - paid * dear <= lowest:
                 return math.ceil(min(needed, self.regions.most + 1))
             if needed <= replicas:
                 break
-            nearest = -far[bisect_left(low, left - paid) - 1]
+            nearest = -far[bisect_left(low, left - paid * dear) - 1]
             amount = (work[nearest] - begin + paid) / pieces
             if amount < needed * room:
                 while nearest > spans[place][0]:
@@ -223,12 +231,12 @@ class Least:
         lowest = now.lowest(end)
         limit = factor * (room - hops[end - at]) + self._generous
         reach, done = work[at] + limit, start
-        while cost + lowest < most:
+        while cost * now.dear + lowest < most:
             far = min(end, bisect_right(work, reach, at) - 1)
             if far > done:
-                if cost + now.lowest(far) < most:
+                if cost * now.dear + now.lowest(far) < most:
                     for stop in range(far, done, -1):
-                        if cost + rest[stop] < most:
+                        if cost * now.dear + rest[stop] < most:
                             best = self._try(at, stop, replicas, factor, room, best)
                             most = best.cost - self._same
                 done = far

@@ -33,6 +33,10 @@ class Regions:
             after = self.spans[start + 1] if start + 1 < self.count else []
             self.spans[start] = self._span(start, after)
 
+    def alike(self, at: int) -> bool:
+        """True if replicated regions from `at`, if they go on, must stop where those from `at` + 1 must."""
+        return self.most > 1 and (self.extent[at] <= at + 1 or self.extent[at] == self.extent[at + 1])
+
     def _span(self, start: int, after: list[tuple[int, float]]) -> list[tuple[int, float]]:
         """The stops for `start` from those for the operator after it."""
         extent, bound = self.extent[start], self.bounds[start]
