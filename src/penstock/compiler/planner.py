@@ -50,7 +50,8 @@ def decide(graph: Graph, profile: Profile, machine: Machine, homes: Sequence[int
     ]
 
     steps = Steps(graph, regions, machine.cores, homes)
-    better = [steps.joined(improved(layout, steps, rating)) for layout in layouts]
+    different = [list(layout) for layout in dict.fromkeys(map(tuple, layouts))]
+    better = [steps.joined(improved(layout, steps, rating)) for layout in different]
     best = best_of([(rating(layout), layout) for layout in better])
     once = steps.joined(trimmed(graph, best[1], rating))
     groups = trimmed(graph, once, rating, best[0])  # what has one copy left may share a thread with its neighbours

@@ -12,23 +12,29 @@ is given its cheapest configuration; what it uses of the cores is its share, and
 fit. On a graph that is one chain this is `optimal` itself.
 
 To change threads at every branch is not always worth it. Chains that cost little are tried as a part of the operator
-they hang on, one composite operator run by one thread, and stay there if the throughput gains or threads are saved.
+they hang on, one composite operator run by one thread, and stay there if the throughput gains or threads are saved. Of
+all such steps the one that gains most is taken, until none does.
+
+A step changes the chain of that operator and no other. So whether all can keep a limit after it is known from the sum
+over all chains, which is the same for all steps, and from the one new chain. The limit is the best time known, of the
+steps before it too: most steps are ruled out by one question, and many by bounds without any (`pieces`).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import NamedTuple
 
-from penstock.graph.operator import Kind
-from penstock.optimizer.exact import optimal, slowest_operator
-from penstock.optimizer.least import Least
-from penstock.optimizer.model import Chain, Config, Op, Region, check_machine, evaluate_chain, joined_key
-from penstock.optimizer.regions import Regions
+from penstock.optimizer.exact import optimal
+from penstock.optimizer.model import Config, Op, check_machine, evaluate, joined_key
+from penstock.optimizer.pieces import Machine, Piece, Place
+from penstock.optimizer.tidy import fewer_threads
 
-_LEAST = 1e-12
-_CLOSE = 1e-7
+_LEAST = 1e-12  # relative difference below which two times are the same
+_GAIN = 1e-9  # a step that gains less gains nothing
+_SAME = 1e-10  # what a step that saves threads may lose, and all such steps together
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,206 +94,283 @@ def optimal_graph(graph: OpGraph, cores: int, delta: float, cp: float, *, max_re
     check_machine(cores, delta, cp)
     if not graph.ops:
         raise ValueError("a graph needs at least one operator")
-    machine = _Machine(cores, delta, cp, max_replicas or cores)
-    pieces = _Pieces(graph, tuple((index,) for index in range(len(graph.ops))))
-    best = machine.solve(pieces)
-    while True:
-        tried = [(machine.solve(smaller), smaller) for smaller in pieces.with_a_chain_less()]
-        better = [one for one in tried if _better(one[0], best)]
-        if not better:
-            return best
-        best, pieces = max(better, key=lambda one: (one[0].throughput, -one[0].threads))
+    machine, flows = Machine(cores, delta, cp, max_replicas or cores), _Flows(graph)
+    if len(flows.runs()) == 1 and not graph.rates:
+        return _plain(graph, machine, flows)
+    search = GraphSearch(graph, machine)
+    while search.step():
+        pass
+    return search.plan()
 
 
-def _better(new: GraphPlan, old: GraphPlan) -> bool:
-    if new.throughput > old.throughput * (1 + 1e-9):
+def _plain(graph: OpGraph, machine: Machine, flows: _Flows) -> GraphPlan:
+    """The best configuration of a graph that is one chain."""
+    ops = [graph.ops[index] for index in flows.order]
+    for place, index in enumerate(flows.order[:-1]):
+        ops[place] = replace(ops[place], selectivity=sum(flows.share[index].values()))
+    config = optimal(ops, machine.cores, machine.delta, machine.cp, max_replicas=machine.most)
+    throughput = evaluate(ops, config, machine.cores, machine.delta, machine.cp).throughput
+    return GraphPlan((ChainPlan(tuple((index,) for index in flows.order), config),), throughput)
+
+
+class _Step(NamedTuple):
+    """A chain made a part of the operator it hangs on: the chains that are gone then, and the one in their place.
+
+    `saved` are the tuples that are no longer handed over.
+    """
+
+    gone: tuple[int, ...]
+    piece: Piece
+    saved: float
+
+
+class GraphSearch:
+    """A graph in chains, some of them part of an operator of others: `pieces`, by numbers that are never used again.
+
+    `time` is the best known per multiple. What a step changes is known from the chains it touches; of all others, work
+    and threads are added up once for each limit.
+    """
+
+    def __init__(self, graph: OpGraph, machine: Machine) -> None:
+        self.graph, self.machine = graph, machine
+        self.pieces: dict[int, Piece] = {}
+        self.into: dict[int, set[int]] = {}
+        self.out: dict[int, dict[int, float]] = {}  # tuples that go from chain to chain
+        self._flows = _Flows(graph)
+        self._make_pieces()
+        self._next = len(self.pieces)
+        self._steps: dict[tuple[int, ...], _Step] = {}
+        self._easiest: dict[int, Piece] = {}
+        self._sums: dict[float, _Sum] = {}
+        self.time = self._first_time()
+
+    def _make_pieces(self) -> None:
+        flows, ops = self._flows, self.graph.ops
+        number = {run[0]: place for place, run in enumerate(flows.runs())}
+        for run in flows.runs():
+            own, after = number[run[0]], flows.out[run[-1]]
+            places = tuple(
+                Place((i,), flows.arrivals[i], flows.arrivals[i] * ops[i].cost, joined_key(None, ops[i]), ops[i].bound)
+                for i in run
+            )
+            self.pieces[own] = Piece(self.machine, places, bool(flows.into[run[0]]), math.fsum(after.values()))
+            self.out[own] = {number[target]: amount for target, amount in after.items()}
+            self.into.setdefault(own, set())
+            for target in self.out[own]:
+                self.into.setdefault(target, set()).add(own)
+
+    def plan(self) -> GraphPlan:
+        """The best known."""
+        machine, limit = self.machine, self.time * (1 + _SAME)
+        plans, slowest, work = [], 0.0, 0.0
+        rank = {index: place for place, index in enumerate(self._flows.order)}
+        for piece in sorted(self.pieces.values(), key=lambda piece: rank[piece.places[0].members[0]]):
+            answer = piece.within(limit)
+            assert answer is not None
+            config = answer.config
+            if len(self.pieces) == 1:
+                config = fewer_threads(piece.chain, config, machine.cores, machine.delta, machine.cp)
+            plans.append(ChainPlan(tuple(place.members for place in piece.places), config))
+            slowest, work = max(slowest, answer.slowest), work + answer.work
+        time = max(slowest, work / machine.cores)
+        return GraphPlan(tuple(plans), 1 / time if time else math.inf)
+
+    # ------------------------------------------------------------------------------------------------------- times
+
+    def _first_time(self) -> float:
+        pieces = self.pieces.values()
+        low = sum(piece.fixed for piece in pieces) / self.machine.cores
+        high = max(low, *(piece.fixed for piece in pieces))
+        for piece in pieces:
+            low = piece.least_time(low)
+        return self._least_time(list(pieces), min(low, high) * (1 + _LEAST), high)
+
+    def _least_time(self, pieces: Sequence[Piece], time: float, best: float) -> float:
+        """The least time of `pieces`, which is `best` at most. The first limit is `time`. This is as in `exact`."""
+        cores, low, first = self.machine.cores, 0.0, True
+        while best > low * (1 + _LEAST):
+            slowest = work = 0.0
+            for piece in pieces:
+                answer = piece.within(time)
+                if answer is None:
+                    work = math.inf
+                    break
+                slowest, work = max(slowest, answer.slowest), work + answer.work
+            reached = max(slowest, work / cores)
+            better = reached < best
+            low = max(low, min(time, work / cores * (1 - _LEAST)))
+            if not better and time >= best * (1 - _LEAST):
+                break
+            best = min(best, reached)
+            time = (low + best) / 2 if better and not first else best * (1 - _LEAST)
+            first = False
+        return best
+
+    def _sum(self, limit: float) -> _Sum:
+        found = self._sums.get(limit)
+        if found is None:
+            work, threads, missing = 0.0, 0, 0
+            for piece in self.pieces.values():
+                answer = piece.within(limit)
+                if answer is None:
+                    missing += 1
+                else:
+                    work, threads = work + answer.work, threads + answer.threads
+            found = self._sums[limit] = _Sum(work, threads, missing)
+        return found
+
+    def _threads(self, step: _Step, limit: float, most: float) -> int | None:
+        """The threads there are after a step if all keep `limit`; None if they cannot, or are `most` at least."""
+        work, threads, missing = self._sum(limit)
+        for number in step.gone:
+            answer = self.pieces[number].within(limit)
+            if answer is None:
+                missing -= 1
+            else:
+                work, threads = work - answer.work, threads - answer.threads
+        room = self.machine.cores * limit * (1 + _LEAST) - work
+        if missing or threads + 1 >= most or room < step.piece.fixed or room < step.piece.at_least(limit):
+            return None
+        answer = step.piece.within(limit)
+        if answer is None or answer.work > room:
+            return None
+        return threads + answer.threads if threads + answer.threads < most else None
+
+    # ------------------------------------------------------------------------------------------------------- steps
+
+    def step(self) -> bool:
+        """Take the step that gains most, or saves most threads of those that gain the same; False if none does."""
+        steps = [
+            self._step(host, number) for number, before in self.into.items() if len(before) == 1 for host in before
+        ]
+        steps.sort(key=lambda step: -step.saved)  # those that may gain most come first, and rule out others
+        best, time = None, self.time
+        for step in steps:
+            if self._threads(step, time * (1 - _GAIN), math.inf) is not None:
+                rest = [piece for number, piece in self.pieces.items() if number not in step.gone]
+                best, time = step, self._least_time([*rest, step.piece], time * (1 - _GAIN), time)
+        limit = time * (1 + _SAME)
+        threads = self._sum(limit).threads if best is None else self._threads(best, limit, math.inf)
+        for step in steps:
+            fewer = self._threads(step, limit, threads or 0)
+            if fewer is not None:
+                best, threads = step, fewer
+        if best is None:
+            return False
+        self._take(best)
+        self.time = time
         return True
-    return new.throughput >= old.throughput * (1 - 1e-9) and new.threads < old.threads
+
+    def _after(self, host: int, run: int) -> dict[int, float]:
+        """Where the tuples of both go."""
+        after = dict(self.out[host])
+        del after[run]
+        for target, amount in self.out[run].items():
+            after[target] = after.get(target, 0.0) + amount
+        return after
+
+    def _step(self, host: int, run: int) -> _Step:
+        """The step that makes chain `run` a part of the last operator of `host`."""
+        gone: tuple[int, ...] = (host, run)
+        after = self._after(host, run) if len(self.out[host]) <= 2 else {}
+        if len(after) == 1 and self.into[next(iter(after))] <= {host, run}:  # what follows is in the same chain then
+            gone += tuple(after)
+        if gone not in self._steps:
+            first, second = self.pieces[host], self.pieces[run]
+            places = (*first.places[:-1], first.places[-1].with_all(second.places))
+            saved = self.out[host][run]
+            sent = max(0.0, first.sent - saved) + second.sent
+            if len(gone) == 2:
+                piece = Piece(self.machine, places, first.fed, sent, self._easier(host, sent))
+            else:
+                third = self.pieces[gone[2]]
+                piece = Piece(self.machine, places + third.places, first.fed, third.sent)
+                saved += after[gone[2]]
+            self._steps[gone] = _Step(gone, piece, saved)
+        return self._steps[gone]
+
+    def _easier(self, host: int, sent: float) -> Piece:
+        """Chain `host`, if need be with less to hand over: no more than `sent`, or than after any step there is now."""
+        known = self._easiest.get(host, self.pieces[host])
+        if known.sent > sent:
+            own, out = self.pieces[host], self.out[host]
+            most = max(amount - self.pieces[run].sent for run, amount in out.items() if len(self.into[run]) == 1)
+            known = Piece(self.machine, own.places, own.fed, min(sent, max(0.0, own.sent - most)))
+            self._easiest[host] = known
+        return known
+
+    def _take(self, step: _Step) -> None:
+        host, run, *others = step.gone
+        new, before = self._next, self.into[host]
+        after = self.out[others[0]] if others else self._after(host, run)
+        self._next += 1
+        for number in step.gone:
+            del self.pieces[number], self.into[number], self.out[number]
+        self.pieces[new], self.into[new], self.out[new] = step.piece, before, after
+        for number in before:
+            self.out[number][new] = self.out[number].pop(host)
+        for number in after:
+            self.into[number] = self.into[number].difference(step.gone) | {new}
+        self._sums.clear()
+        self._easiest.pop(host, None)
+        self._steps = {gone: known for gone, known in self._steps.items() if set(gone).isdisjoint(step.gone)}
+        step.piece.settle()
 
 
-@dataclass(frozen=True, slots=True)
-class _ChainOf:
-    """A chain of the graph, with what it hands over at its ends."""
+class _Sum(NamedTuple):
+    """Of all chains within a limit: work and threads of those that can keep it, and how many cannot."""
 
-    nodes: tuple[int, ...]
-    chain: Chain
-    ends: tuple[float, float]
+    work: float
+    threads: int
+    missing: int
 
 
-class _Pieces:
-    """A graph in which some operators have become one: `members[i]` are those of operator i."""
+class _Flows:
+    """What goes where: tuples per multiple that reach operators, and that links carry."""
 
-    def __init__(self, graph: OpGraph, members: tuple[tuple[int, ...], ...]) -> None:
-        self.graph, self.members = graph, members
-        self.out: list[list[Link]] = [[] for _ in graph.ops]
-        self.into: list[list[Link]] = [[] for _ in graph.ops]
+    def __init__(self, graph: OpGraph) -> None:
+        count = len(graph.ops)
+        self.share: list[dict[int, float]] = [{} for _ in range(count)]
+        self.into: list[set[int]] = [set() for _ in range(count)]
         for link in graph.links:
-            self.out[link.source].append(link)
-            self.into[link.target].append(link)
+            shares = self.share[link.source]
+            shares[link.target] = shares.get(link.target, 0.0) + link.share
+            self.into[link.target].add(link.source)
         self.order = self._order()
+        self.arrivals = [0.0] * count
+        self.out: list[dict[int, float]] = [{} for _ in range(count)]
+        for index in self.order:
+            if not self.into[index]:
+                self.arrivals[index] = graph.rates.get(index, 1.0)
+            for target, share in self.share[index].items():
+                self.out[index][target] = self.arrivals[index] * share
+                self.arrivals[target] += self.out[index][target]
 
     def _order(self) -> list[int]:
-        waiting = [len(links) for links in self.into]
+        waiting = [len(sources) for sources in self.into]
         ready = [index for index, count in enumerate(waiting) if count == 0]
         for index in ready:  # grows while it is read
-            for link in self.out[index]:
-                waiting[link.target] -= 1
-                if waiting[link.target] == 0:
-                    ready.append(link.target)
-        if len(ready) < len(self.graph.ops):
+            for target in self.share[index]:
+                waiting[target] -= 1
+                if waiting[target] == 0:
+                    ready.append(target)
+        if len(ready) < len(waiting):
             raise ValueError("the graph has a cycle")
         return ready
 
-    def follows(self, index: int) -> int | None:
+    def _follows(self, index: int) -> int | None:
         """The operator after `index` in the same chain."""
-        links = self.out[index]
-        return links[0].target if len(links) == 1 and len(self.into[links[0].target]) == 1 else None
-
-    def alone(self, index: int) -> Op:
-        """An operator with the selectivity that its only link says."""
-        op, links = self.graph.ops[index], self.out[index]
-        return replace(op, selectivity=links[0].share) if links else op
+        after = next(iter(self.share[index])) if len(self.share[index]) == 1 else None
+        return after if after is not None and len(self.into[after]) == 1 else None
 
     def runs(self) -> list[tuple[int, ...]]:
         """The chains, as operators from left to right."""
-        inner = {after for index in self.order if (after := self.follows(index)) is not None}
+        inner = {after for index in self.order if (after := self._follows(index)) is not None}
         found = []
         for index in self.order:
             if index not in inner:
                 run = [index]
-                while (after := self.follows(run[-1])) is not None:
+                while (after := self._follows(run[-1])) is not None:
                     run.append(after)
                 found.append(tuple(run))
         return found
-
-    def chains(self, delta: float) -> list[_ChainOf]:
-        arrivals = [0.0] * len(self.graph.ops)
-        for index in self.order:
-            if not self.into[index]:
-                arrivals[index] = self.graph.rates.get(index, 1.0)
-            for link in self.out[index]:
-                arrivals[link.target] += arrivals[index] * link.share
-        result = []
-        for run in self.runs():
-            sent = math.fsum(arrivals[run[-1]] * link.share for link in self.out[run[-1]])
-            work = [0.0]
-            for index in run:
-                work.append(work[-1] + arrivals[index] * self.graph.ops[index].cost)
-            ops = tuple(self.graph.ops[index] for index in run)
-            chain = Chain(ops, (*(arrivals[index] for index in run), sent), tuple(work))
-            before = delta * arrivals[run[0]] if self.into[run[0]] else 0.0
-            result.append(_ChainOf(run, chain, (before, delta * sent)))
-        return result
-
-    def with_a_chain_less(self) -> Iterator[_Pieces]:
-        """This graph with one chain made a part of the operator it hangs on, for each that hangs on one only."""
-        for run in self.runs():
-            if len(self.into[run[0]]) == 1:
-                yield self._contracted(run)
-
-    def _contracted(self, run: Sequence[int]) -> _Pieces:
-        host = self.into[run[0]][0].source
-        op, members = self.graph.ops[host], self.members[host]
-        share = self.into[run[0]][0].share
-        for index in run:
-            other = self.graph.ops[index]
-            op = _composite(op, other, share)
-            members += self.members[index]
-            if self.follows(index) is not None:
-                share *= self.out[index][0].share
-        gone = set(run)
-        number = {index: at for at, index in enumerate(i for i in range(len(self.graph.ops)) if i not in gone)}
-        shares: dict[tuple[int, int], float] = {}
-        for link in self.graph.links:
-            if link.target in gone:
-                continue
-            factor = share if link.source in gone else 1.0
-            ends = (number[host if link.source in gone else link.source], number[link.target])
-            shares[ends] = shares.get(ends, 0.0) + factor * link.share
-        ops = tuple(op if index == host else self.graph.ops[index] for index in number)
-        rates = {number[index]: rate for index, rate in self.graph.rates.items() if index in number}
-        graph = OpGraph(ops, tuple(Link(a, b, amount) for (a, b), amount in shares.items()), rates)
-        return _Pieces(graph, tuple(members if index == host else self.members[index] for index in number))
-
-
-def _composite(one: Op, two: Op, share: float) -> Op:
-    """One operator that does the work of both, `two` on `share` tuples for each of `one`."""
-    key = joined_key(joined_key(None, one), two)
-    kind: Kind = "stateless" if key is None else "partitioned" if key else "stateful"
-    cost = one.cost + share * two.cost
-    return replace(one, cost=cost, kind=kind, key=key or frozenset(), bound=min(one.bound, two.bound))
-
-
-@dataclass(frozen=True, slots=True)
-class _Machine:
-    cores: int
-    delta: float
-    cp: float
-    most: int
-
-    def solve(self, pieces: _Pieces) -> GraphPlan:
-        """The best configurations of the chains of `pieces`."""
-        chains = pieces.chains(self.delta)
-        if len(chains) == 1 and not pieces.graph.rates:
-            ops = [pieces.alone(index) for index in chains[0].nodes]
-            configs = [optimal(ops, self.cores, self.delta, self.cp, max_replicas=self.most)]
-        else:
-            configs = _Shares(self, chains).best()
-        time = self.time(chains, configs)
-        plans = [
-            ChainPlan(tuple(pieces.members[index] for index in chain.nodes), config)
-            for chain, config in zip(chains, configs, strict=True)
-        ]
-        return GraphPlan(tuple(plans), 1 / time if time else math.inf)
-
-    def time(self, chains: Sequence[_ChainOf], configs: Sequence[Config]) -> float:
-        """Time per multiple: the slowest region, or all work over the cores."""
-        slowest = work = 0.0
-        for one, config in zip(chains, configs, strict=True):
-            result = evaluate_chain(one.chain, config, self.cores, self.delta, self.cp, one.ends)
-            if result.utilization:
-                slowest = max(slowest, 1 / result.unbounded)
-                work += result.utilization / result.unbounded
-        return max(slowest, work / self.cores)
-
-
-class _Shares:
-    """Divides the cores among chains."""
-
-    def __init__(self, machine: _Machine, chains: Sequence[_ChainOf]) -> None:
-        self.machine, self.chains = machine, chains
-        self.solvers = [
-            Least(Regions(one.chain, machine.delta, machine.cp, machine.most, ends=one.ends)) for one in chains
-        ]
-        self.fixed = math.fsum(one.chain.work[-1] + sum(one.ends) for one in chains)
-
-    def _within(self, time: float) -> list[Config] | None:
-        """The cheapest configurations that keep the limit, if the cores are enough for them."""
-        budget = self.machine.cores * time - self.fixed
-        configs = []
-        for solver in self.solvers:
-            found = solver.find(time)
-            if found is None:
-                return None
-            budget -= found[0]
-            configs.append(found[1])
-        return configs if budget >= -_LEAST * self.machine.cores * time else None
-
-    def best(self) -> list[Config]:
-        machine = self.machine
-        configs = [Config((Region(1, ((0, len(one.chain)),)),)) for one in self.chains]
-        high = machine.time(self.chains, configs)
-        slowest = max(slowest_operator(one.chain, machine.cp, machine.most) for one in self.chains)
-        low = min(high, max(self.fixed / machine.cores, slowest))
-        while high > low * (1 + _LEAST):
-            last = high <= low * (1 + _CLOSE)  # ask for the best itself
-            time = high * (1 - _LEAST) if last else (low + high) / 2
-            found = self._within(time)
-            reached = machine.time(self.chains, found) if found is not None else math.inf
-            if found is not None and reached < high:
-                configs, high = found, reached
-            elif last:
-                break
-            else:
-                low = time
-        return configs
