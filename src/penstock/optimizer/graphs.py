@@ -137,6 +137,7 @@ class GraphSearch:
         self.into: dict[int, set[int]] = {}
         self.out: dict[int, dict[int, float]] = {}  # tuples that go from chain to chain
         self._flows = _Flows(graph)
+        self._places = {index: place for place, index in enumerate(self._flows.order)}
         self._make_pieces()
         self._next = len(self.pieces)
         self._steps: dict[tuple[int, ...], _Step] = {}
@@ -159,12 +160,20 @@ class GraphSearch:
             for target in self.out[own]:
                 self.into.setdefault(target, set()).add(own)
 
+    def _first(self, number: int) -> int:
+        """The first operator of a chain."""
+        return self.pieces[number].places[0].members[0]
+
+    def _rank(self, number: int) -> int:
+        """Where the first operator of a chain is, in an order that follows the links."""
+        return self._places[self._first(number)]
+
     def plan(self) -> GraphPlan:
         """The best known."""
         machine, limit = self.machine, self.time * (1 + _SAME)
         plans, slowest, work = [], 0.0, 0.0
-        rank = {index: place for place, index in enumerate(self._flows.order)}
-        for piece in sorted(self.pieces.values(), key=lambda piece: rank[piece.places[0].members[0]]):
+        for number in sorted(self.pieces, key=self._rank):
+            piece = self.pieces[number]
             answer = piece.within(limit)
             assert answer is not None
             config = answer.config
@@ -239,22 +248,23 @@ class GraphSearch:
     # ------------------------------------------------------------------------------------------------------- steps
 
     def step(self) -> bool:
-        """Take the step that gains most, or saves most threads of those that gain the same; False if none does."""
-        steps = [
-            self._step(host, number) for number, before in self.into.items() if len(before) == 1 for host in before
-        ]
-        steps.sort(key=lambda step: -step.saved)  # those that may gain most come first, and rule out others
+        """Take the step that gains most, of those that gain the same the one with the fewest threads, or the first.
+
+        False if there is none that gains or saves threads.
+        """
+        runs = sorted((number for number, before in self.into.items() if len(before) == 1), key=self._first)
+        steps = [self._step(next(iter(self.into[number])), number) for number in runs]
         best, time = None, self.time
-        for step in steps:
+        for step in sorted(steps, key=lambda step: -step.saved):  # what may gain most comes first and rules out others
             if self._threads(step, time * (1 - _GAIN), math.inf) is not None:
                 rest = [piece for number, piece in self.pieces.items() if number not in step.gone]
                 best, time = step, self._least_time([*rest, step.piece], time * (1 - _GAIN), time)
         limit = time * (1 + _SAME)
-        threads = self._sum(limit).threads if best is None else self._threads(best, limit, math.inf)
+        most = self._sum(limit).threads if best is None else math.inf
         for step in steps:
-            fewer = self._threads(step, limit, threads or 0)
-            if fewer is not None:
-                best, threads = step, fewer
+            threads = self._threads(step, limit, most)
+            if threads is not None:
+                best, most = step, threads
         if best is None:
             return False
         self._take(best)
