@@ -94,7 +94,7 @@ def optimal_graph(graph: OpGraph, cores: int, delta: float, cp: float, *, max_re
     check_machine(cores, delta, cp)
     if not graph.ops:
         raise ValueError("a graph needs at least one operator")
-    machine, flows = Machine(cores, delta, cp, max_replicas or cores), _Flows(graph)
+    machine, flows = Machine(cores, delta, cp, max_replicas if max_replicas is not None else cores), _Flows(graph)
     if len(flows.runs()) == 1 and not graph.rates:
         return _plain(graph, machine, flows)
     search = GraphSearch(graph, machine)
