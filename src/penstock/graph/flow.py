@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import TYPE_CHECKING, Any
 
 from penstock.errors import FlowError, Location, user_location
@@ -162,7 +163,7 @@ class Flow:
     @contextmanager
     def parallel(self, width: int, by: KeySpec | None = None) -> Iterator[None]:
         """Operators made inside are one region, replicated `width` times, split by key `by` or dealt in turn."""
-        if not isinstance(width, int) or width < 1:
+        if not isinstance(width, int) or isinstance(width, bool) or width < 1:
             raise FlowError(f"parallel(width=) at {user_location()} must be a whole number from 1, not {width!r}")
         key = None if by is None else Key.of(by)
         with self._annotated(parallel=Parallel(next(self._regions), width, key)):
@@ -179,12 +180,14 @@ class Flow:
     @contextmanager
     def colocate(self, group: str) -> Iterator[None]:
         """Operators of one colocation group share a PE."""
+        _check_group("colocate", group)
         with self._annotated(colocate=(*self._annotations[-1].colocate, group)):
             yield
 
     @contextmanager
     def exlocate(self, group: str) -> Iterator[None]:
         """No two operators of one exlocation group share a PE."""
+        _check_group("exlocate", group)
         with self._annotated(exlocate=(*self._annotations[-1].exlocate, group)):
             yield
 
@@ -197,7 +200,7 @@ class Flow:
     @contextmanager
     def consistent(self, every: float) -> Iterator[None]:
         """Operators made inside are checkpointed together every `every` seconds."""
-        if not every > 0:
+        if isinstance(every, bool) or not isinstance(every, Real) or not every > 0:
             raise FlowError(f"consistent(every=) at {user_location()} must be more than 0 seconds, not {every!r}")
         with self._annotated(consistent=Consistent(next(self._regions), every)):
             yield
@@ -224,3 +227,8 @@ class Flow:
 
     def __repr__(self) -> str:
         return f"Flow({self.name!r}, {len(self._drafts)} operators)"
+
+
+def _check_group(method: str, group: object) -> None:
+    if not isinstance(group, str) or not group:
+        raise FlowError(f"{method}() at {user_location()} needs the name of a group, a non-empty string, not {group!r}")

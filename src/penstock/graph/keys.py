@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.errors import FlowError
+from penstock.errors import FlowError, user_location
 from penstock.tuples import attribute, attribute_getter
 
 KeySpec = str | Sequence[str] | Callable[[Any], Any]
@@ -35,11 +35,13 @@ class Key:
             return spec[0]
         if len(spec) == 1 and callable(spec[0]):
             return Key(function=spec[0])
-        if len(spec) == 1 and not isinstance(spec[0], str):
-            spec = tuple(spec[0])  # type: ignore[arg-type]
-        if not spec or not all(isinstance(name, str) for name in spec):
-            raise FlowError(f"a key is one function or one or more attribute names, not {spec!r}")
-        return Key(names=spec)  # type: ignore[arg-type]
+        names: tuple[object, ...] = spec
+        if len(spec) == 1 and isinstance(spec[0], Iterable) and not isinstance(spec[0], str):
+            names = tuple(spec[0])
+        if not names or not all(isinstance(name, str) for name in names):
+            wrong = spec[0] if len(spec) == 1 else spec
+            raise FlowError(f"a key is one function or one or more attribute names, not {wrong!r} ({user_location()})")
+        return Key(names=tuple(str(name) for name in names))
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Key) and self.names == other.names and self.function is other.function
