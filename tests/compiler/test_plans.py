@@ -412,6 +412,66 @@ def test_threads_that_add_nothing_are_left_out() -> None:
     assert physical.expected.limit == "region"
 
 
+def _plan(flow: pn.Flow, cores: int = 8, **costs: float) -> pn.Plan:
+    """The plan without a GIL, by costs in seconds; what is not named costs a microsecond."""
+    operators = {node.name: OperatorProfile(costs.get(node.name, 1e-6), 1.0, 10) for node in flow.graph()}
+    return pn.plan(flow, profile=Profile(flow.name, operators), cores=cores, gil=False)
+
+
+def _widths(plan: pn.Plan) -> dict[str, int]:
+    assert plan.physical is not None
+    return {plan.program.nodes[i].name: group.width for group in plan.physical.groups for i in group.nodes}
+
+
+def test_what_stands_before_and_behind_a_meeting_is_replicated() -> None:
+    flow = pn.Flow("diamond")
+    left, right = flow.source([1], name="in").map(abs, name="A").filter(bool, split=True, name="F")
+    left.union(right, name="U").map(abs, name="B").collect(name="out")
+    plan = _plan(flow, A=1e-3, B=1e-3)
+    assert _widths(plan)["A"] == _widths(plan)["B"] == 4
+    assert plan.physical is not None
+    assert plan.physical.expected is not None
+    assert plan.physical.expected.throughput > 3900
+    assert "cannot be replicated" not in str(plan)
+
+
+def test_what_stands_behind_a_join_is_replicated() -> None:
+    flow = pn.Flow("joined")
+    left, right = flow.source([{}], name="a").key_by("k"), flow.source([{}], name="b").key_by("k")
+    left.join(right, window=pn.sliding(count=5), name="J").map(dict, name="M").filter(bool, name="F").collect()
+    plan = _plan(flow, M=1e-3, F=1e-3)
+    assert _widths(plan)["M"] == 8
+    assert "J cannot be replicated: it has several inputs" in str(plan)
+    assert "M cannot" not in str(plan)
+
+
+def test_a_plan_says_what_becomes_of_the_users_regions() -> None:
+    flow = pn.Flow("wished")
+    source, other = flow.source([{"k": 1}], name="in"), flow.source([{"k": 1}], name="other").key_by("k")
+    with flow.parallel(2, by="k"):
+        left, right = source.map(dict, name="A").filter(bool, split=True, name="F")
+        met = left.union(right, name="U").key_by("k")
+        met.join(other, window=pn.sliding(count=5), name="J").map(str, name="B").collect(name="out")
+    for plan in (pn.plan(flow), _plan(flow)):
+        text = str(pn.Plan.from_json(plan.to_json(), flow))
+        assert text == str(plan)
+        assert "parallel(width=2) is 3 regions here, from 'A', 'U' and 'B', each replicated by itself" in text
+        assert "it has several inputs" in text
+    assert "'J', inside parallel(width=2), runs in one copy here: it has several inputs." in str(pn.plan(flow))
+    assert _widths(_plan(flow)) == {"in": 1, "other": 1, "A": 2, "F": 2, "U": 2, "J": 1, "B": 2, "out": 1}
+
+
+def test_a_width_of_one_stays_one() -> None:
+    flow = pn.Flow("one")
+    with flow.parallel(1):
+        stream = flow.source([1], name="in").map(abs, name="A").scan(lambda n, t: (n, t), init=0, name="S")
+    stream.map(abs, name="B").collect(name="out")
+    plan = _plan(flow, A=1e-3, B=2e-3)
+    assert _widths(plan) == {"in": 1, "A": 1, "S": 1, "B": 2, "out": 1}
+    assert "one copy: A: parallel(width=1) asks for one copy" in str(plan)
+    assert "A cannot be replicated" not in str(plan)
+
+
 def test_nothing_measured_is_no_reason_for_threads() -> None:
     graph, _ = _batches(1.0)
     physical = decide(graph, Profile("empty"), Machine(4, 1e-7, 1e-7))

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 
 import pytest
 
 import penstock as pn
-from penstock.compiler.regions import Regions, as_op, find_regions
+from penstock.compiler.fission import replicable_regions, why_single
+from penstock.compiler.regions import Regions, as_op, find_regions, part_of
 from penstock.errors import FlowError
 from penstock.optimizer import optimal, validate_config
+from tests.random_graphs import build as random_flow
 
 
 def first(t: dict[str, int]) -> int:
@@ -174,6 +177,119 @@ def test_a_region_that_is_left_and_entered_again_is_refused() -> None:
         flow._annotations.pop()
 
     assert "comes back" in refusal(build)
+
+
+# ---------------------------------------------------------------------------------------------- of width 1
+
+
+@pytest.mark.parametrize("by", [None, "user"])
+def test_a_width_of_one_asks_for_no_copies_and_is_never_refused(by: str | None) -> None:
+    flow = pn.Flow()
+    with flow.parallel(1, by=by):
+        stream = flow.source([{}]).map(dict, name="m").scan(count, init=0, name="total")
+        stream.map(dict).key_by("host").scan(count, init=0, name="per_host").punctuate(bool).collect()
+    graph = flow.graph()
+    for found in (find_regions(graph), replicable_regions(graph)):
+        assert found.regions == ()
+        why = {graph.nodes[i].name: reason for i, reason in found.alone.items()}
+        assert why["total"] == "it keeps state over the whole stream"
+        assert why["m"] == why["per_host"] == "parallel(width=1) asks for one copy"
+
+
+# --------------------------------------------------------------------------------------------- in one process
+
+
+def parts(flow: pn.Flow) -> list[tuple[list[str], str | None]]:
+    """The regions that can be replicated in one process, by operator names and key."""
+    graph = flow.graph()
+    return [
+        ([graph.nodes[i].name for i in region.nodes], None if region.key is None else str(region.key))
+        for region in replicable_regions(graph).regions
+    ]
+
+
+def test_where_streams_meet_a_region_ends_and_another_starts() -> None:
+    flow = pn.Flow()
+    left, right = flow.source([1]).map(abs, name="m").filter(bool, split=True, name="f")
+    left.map(abs, name="l").union(right.map(abs, name="r"), name="u").map(abs, name="after").collect()
+    assert parts(flow) == [(["m", "f", "l", "r"], None), (["u", "after"], None)]
+
+
+def test_each_part_has_a_key_of_its_own() -> None:
+    flow = pn.Flow()
+    seen = flow.source([{}]).key_by("a", "b").scan(count, init=0, name="by both").filter(bool, name="f")
+    both = seen.union(seen.filter(bool, name="g"), name="u").filter(bool, name="h")
+    both.key_by("b").dedup("b", time=5, name="by b").collect()
+    assert parts(flow) == [(["by both", "f", "g"], "a, b"), (["u", "h", "by b"], "b")]
+
+
+def test_what_follows_a_join_is_a_region() -> None:
+    flow = pn.Flow()
+    left, right = flow.source([{}], name="a").key_by("k"), flow.source([{}], name="b").key_by("k")
+    joined = left.join(right, window=pn.sliding(count=5), name="j").map(dict, name="m").filter(bool, name="f")
+    joined.key_by("k").scan(count, init=0, name="scan").collect(name="out")
+    assert parts(flow) == [(["m", "f"], None), (["scan"], "k")]
+    graph = flow.graph()
+    assert replicable_regions(graph).alone[graph.node("j").index] == "it has several inputs"
+
+
+class Answering(pn.Operator):
+    def process(self, t: object, port: int) -> object:
+        return t
+
+    def on_punctuation(self, *_: object) -> None: ...
+
+
+def test_what_answers_punctuation_is_in_no_region_that_is_split_by_key() -> None:
+    flow = pn.Flow()
+    marked = flow.source([{}]).punctuate(bool).filter(bool, name="f")
+    answered = marked.process(Answering(), kind="stateless", name="answers").filter(bool, name="g")
+    answered.key_by("a").scan(count, init=0, name="scan").collect()
+    assert parts(flow) == [(["f", "answers", "g"], None), (["scan"], "a")]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_every_part_is_a_region_and_can_be_replicated(seed: int) -> None:
+    rng = random.Random(seed)
+    flow, _ = random_flow(rng.randrange, [0, 0], rng.randint(2, 20))
+    graph = flow.graph()
+    found = replicable_regions(graph)
+    assert sorted([*found.of_node, *found.alone]) == list(range(len(graph)))
+    for number, region in enumerate(found.regions):
+        assert [index for index in graph.topological if found.of_node.get(index) == number] == list(region.nodes)
+        assert part_of(graph, region.nodes) == region
+        assert why_single(graph, region) is None
+    for region in find_regions(graph).regions:  # and nothing gets lost
+        if why_single(graph, region) is None:
+            assert set(region.nodes) <= set(found.of_node)
+
+
+def test_the_users_region_is_several_where_streams_meet_in_it() -> None:
+    flow = pn.Flow()
+    source = flow.source([{}])
+    with flow.parallel(3):
+        left, right = source.map(abs, name="m").filter(bool, split=True, name="f")
+        left.union(right, name="u").map(abs, name="n").union(source.map(abs, name="second"), name="v").collect()
+    assert parts(flow) == [(["m", "f"], None), (["u", "n"], None), (["second"], None), (["v"], None)]
+    assert {region.width for region in replicable_regions(flow.graph()).regions} == {3}
+
+
+def test_inside_the_users_region_tuples_may_have_lost_what_it_is_split_by() -> None:
+    flow = pn.Flow()
+    left, right = flow.source([{}], name="a").map(dict, name="before"), flow.source([{}], name="b")
+    with flow.parallel(3, by="k"):
+        seen = left.filter(bool, name="f").key_by("k").scan(count, init=0, name="scan")
+        pairs = seen.key_by("k").join(right.key_by("k"), window=pn.sliding(count=5), name="j")
+        pairs.map(dict, name="m").key_by("k", "l").scan(count, init=0, name="again").map(dict, name="n").collect()
+    assert parts(flow) == [
+        (["before"], None),
+        (["f", "scan"], "k"),
+        (["m"], None),
+        (["again", "n"], "k, l"),
+    ]
+    graph = flow.graph()
+    for region in replicable_regions(graph).regions:
+        assert part_of(graph, region.nodes) == region
 
 
 def chain(flow: pn.Flow) -> tuple[list[int], Regions]:

@@ -9,8 +9,9 @@ from itertools import combinations, pairwise, product
 import pytest
 
 import penstock as pn
+from penstock.compiler.fission import replicable_regions
 from penstock.compiler.physical import CROWDING, Expected, Group, Machine, arrange, check_layout, expect
-from penstock.compiler.planner import completed, decide, held_shares, replicable_regions, with_keys
+from penstock.compiler.planner import completed, decide, held_shares, with_keys
 from penstock.compiler.regions import Regions, find_regions
 from penstock.compiler.steps import Steps, improved
 from penstock.compiler.weights import Weights, weigh

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 import penstock as pn
-from penstock.compiler.fission import replicate
-from penstock.compiler.regions import find_regions
+from penstock.compiler.fission import replicable_regions, replicate
 from penstock.optimizer.profile import OperatorProfile
 from penstock.runtime.pe import PE, Threading
 from penstock.runtime.policies import POLICIES
@@ -36,7 +35,7 @@ def random_pe(number: int) -> tuple[PE, dict[str, tuple[Any, bool]], random.Rand
     rng = random.Random(number)
     flow, sinks = build(rng.randrange, [rng.randrange(2000) for _ in range(rng.randint(1, 2))], rng.randint(2, 12))
     graph = flow.graph()
-    widths = {region.entry: rng.randint(1, 4) for region in find_regions(graph).regions}
+    widths = {region.entry: rng.randint(1, 4) for region in replicable_regions(graph).regions}
     model = rng.choice(["manual", "dedicated", "dynamic"])
     policy = rng.choice(sorted(POLICIES))
     chosen = Threading(model, threads=rng.choice([1, 2, 6]), policy=policy, capacity=rng.choice([1, 32, 4096]))
@@ -208,13 +207,72 @@ def test_an_operator_that_answers_punctuation_has_one_copy() -> None:
 
 def test_what_cannot_be_replicated_says_why() -> None:
     flow = pn.Flow("refused")
-    left = flow.source(range(10)).map(lambda n: n)
-    with flow.parallel(width=2):
-        left.map(lambda n: n + 1).union(left.filter(lambda n: n > 3)).map(lambda n: n).collect()
+    left, right = (flow.source([{"k": n} for n in range(50)]).key_by("k") for _ in range(2))
+    with flow.parallel(width=2, by="k"):
+        joined = left.join(right, window=pn.sliding(count=50), name="j")
+        out = joined.map(lambda pair: pair[0]["k"]).filter(lambda n: n % 2).collect()
     replicated = replicate(flow.graph())
-    assert len(replicated.graph) == len(flow.graph())
-    assert all("entry" in reason or "meet" in reason for reason in replicated.refused.values())
-    assert replicated.refused
+    assert replicated.refused == {flow.graph().node("j").index: "it has several inputs"}
+    assert len(replicated.graph) == len(flow.graph()) + 4  # a copy each of two operators, a split and a merge
+    pn.run(flow, on="local")
+    assert sorted(out) == list(range(1, 50, 2))
+
+
+# ---------------------------------------------------------------------------------------------- streams that meet
+
+Tagged = tuple[tuple[int, ...], int]  # the way that a tuple took, and what it is
+
+
+def _way(t: Tagged) -> tuple[int, ...]:
+    return t[0]
+
+
+def _count(seen: int, t: Tagged) -> tuple[int, Tagged]:
+    return seen + 1, (t[0], t[1] * 31 + seen)
+
+
+def braid(seed: int, width: int) -> tuple[pn.Flow, Any]:
+    """Streams that part and meet, again and again; each tuple knows its way, and those of one way keep their order."""
+    rng = random.Random(seed)
+    flow = pn.Flow("braid")
+    stream: Any = flow.source([((), n) for n in range(rng.randrange(1200))])
+    for _ in range(rng.randint(1, 3)):
+        with flow.parallel(width):
+            if rng.random() < 0.7:
+                stream = stream.map(lambda t: (t[0], t[1] + 1))
+            ways = stream.split(3, lambda t: t[1] % 4 - 1)
+            tagged = [way.map(lambda t, number=number: ((*t[0], number), t[1])) for number, way in enumerate(ways)]
+            if rng.random() < 0.5:
+                tagged[0] = tagged[0].flat_map(lambda t: [t, (t[0], -t[1])])
+            if rng.random() < 0.5:
+                tagged[1] = tagged[1].map_batch(lambda ts: [t for t in ts if t[1] % 5])
+            stream = tagged[0].union(*tagged[1:])
+            if rng.random() < 0.5:
+                stream = stream.filter(lambda t: t[1] % 6)
+        if rng.random() < 0.6:
+            with flow.parallel(width, by=_way):
+                stream = stream.key_by(_way).scan(_count, init=0)
+    return flow, stream.collect()
+
+
+def by_way(tuples: Any) -> dict[tuple[int, ...], list[int]]:
+    found: dict[tuple[int, ...], list[int]] = {}
+    for way, n in tuples:
+        found.setdefault(way, []).append(n)
+    return found
+
+
+@models
+@pytest.mark.parametrize("seed", range(8))
+def test_streams_that_meet_keep_their_own_order(seed: int, options: dict[str, Any]) -> None:
+    flow, out = braid(seed, 1)
+    pn.run(flow, on="local")
+    wanted = by_way(out)
+    for width in (2, 3):
+        flow, out = braid(seed, width)
+        assert len(replicate(flow.graph()).graph) > len(flow.graph())
+        pn.run(flow, on="local", **options)
+        assert by_way(out) == wanted
 
 
 def test_keys_spread_over_channels() -> None:

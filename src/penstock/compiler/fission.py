@@ -6,6 +6,7 @@ channels, each a copy of the region's operators with state of its own. The resul
 the system neither knows nor cares that some of its operators are copies.
 
 A region can be replicated so if it is a tree: one entry, operators with one input each, no streams that meet in it.
+Where streams meet one region ends and another one starts, whose split takes in all of them.
 """
 
 from __future__ import annotations
@@ -14,10 +15,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
-from penstock.compiler.regions import ParallelRegion, find_regions
+from penstock.compiler.regions import Finder, ParallelRegion, Regions, find_regions, wish_of
 from penstock.compiler.safety import answers_marks
 from penstock.errors import FlowError
+from penstock.graph.annotations import Parallel
 from penstock.graph.graph import Graph, Input, Node, Output
+from penstock.graph.keys import Key
 from penstock.graph.operations import Deal, Gather
 
 
@@ -25,13 +28,14 @@ from penstock.graph.operations import Deal, Gather
 class Replicated:
     """A graph with replicated regions: `origin[i]` is the operator of the user's graph that node i does the work of.
 
-    `tracked` are the nodes whose tuples carry their place in the order; `refused` says why a region stays single.
+    `tracked` are the nodes whose tuples carry their place in the order; `refused` says of operators that were to be
+    replicated why they are not.
     """
 
     graph: Graph
     origin: tuple[int, ...]
     tracked: frozenset[int]
-    refused: Mapping[int, str]  # by the entry of the region, in the user's graph
+    refused: Mapping[int, str]  # by operator of the user's graph
 
     @cached_property
     def copies(self) -> dict[int, list[int]]:
@@ -47,13 +51,14 @@ def replicate(graph: Graph, widths: Mapping[int, int] | None = None) -> Replicat
     wanted: list[tuple[ParallelRegion, int]] = []
     refused: dict[int, str] = {}
     if widths or any(node.annotations.parallel is not None for node in graph):
-        for region in find_regions(graph).regions:
+        found = replicable_regions(graph)
+        for region in found.regions:
             width = (widths or {}).get(region.entry, region.width or 1)
-            reason = why_single(graph, region) if width > 1 else None
-            if reason is not None:
-                refused[region.entry] = reason
-            elif width > 1:
+            if width > 1:
                 wanted.append((region, width))
+        asked = {node.index for node in graph if wish_of(node) is not None and not (node.is_source or node.is_sink)}
+        asked |= {entry for entry, width in (widths or {}).items() if width > 1}
+        refused = {index: reason for index, reason in found.alone.items() if index in asked}
     if not wanted:
         return Replicated(graph, tuple(range(len(graph))), frozenset(), refused)
     return _Rewriter(graph, wanted).run(refused)
@@ -71,6 +76,52 @@ def replicate_parts(graph: Graph, parts: Sequence[tuple[ParallelRegion, int]]) -
     return _Rewriter(graph, wanted).run({})
 
 
+def replicable_regions(graph: Graph) -> Regions:
+    """The longest regions of `graph` that can be replicated in one process.
+
+    A region the user asked for may be several of these. Raises `FlowError` as `find_regions` does.
+
+    >>> import penstock as pn
+    >>> flow = pn.Flow()
+    >>> odd, even = flow.source([1]).map(abs).filter(bool, split=True)
+    >>> _ = odd.union(even.map(abs)).map(abs).collect()
+    >>> [region.nodes for region in find_regions(flow.graph()).regions]
+    [(1, 2, 3, 4, 5)]
+    >>> [region.nodes for region in replicable_regions(flow.graph()).regions]
+    [(1, 2, 3), (4, 5)]
+    """
+    find_regions(graph)
+    return _Trees(graph).run()
+
+
+class _Trees(Finder):
+    """Finds regions that `why_single` has nothing against."""
+
+    def __init__(self, graph: Graph) -> None:
+        super().__init__(graph)
+        self._listening: set[int] = set()  # regions in which an operator answers punctuation
+
+    def _bar(self, node: Node, wish: Parallel | None) -> str | None:
+        if len(node.inputs) != 1:
+            return "it has several inputs"
+        keyed = node.kind == "partitioned" or (wish is not None and wish.by is not None)
+        if _fires_on_punctuation(node) or (keyed and self._answers(node)):
+            return "it answers punctuation, for all keys at once"
+        return None
+
+    def _place(self, node: Node, wish: Parallel | None) -> None:
+        if len(node.inputs[0].streams) > 1 or not self._join(node, wish):
+            self._start(node, wish)
+        if self._answers(node):
+            self._listening.add(self.of_node[node.index])
+
+    def _suits(self, node: Node, number: int, key: Key | None) -> bool:
+        return key is None or not (number in self._listening or self._answers(node))
+
+    def _answers(self, node: Node) -> bool:
+        return answers_marks(node) and self.graph.is_punctuated
+
+
 def why_single(graph: Graph, region: ParallelRegion) -> str | None:
     """Why `region` cannot be replicated in one process, as the end of a sentence; None if it can."""
     inside = set(region.nodes)
@@ -83,11 +134,13 @@ def why_single(graph: Graph, region: ParallelRegion) -> str | None:
             return f"streams meet at '{node.name}'"
         if index != region.entry and streams[0].node not in inside:
             return f"it has a second entry at '{node.name}'"
-        if getattr(getattr(node.operation, "window", None), "spans", None) == "punctuation" or (
-            region.key is not None and answers_marks(node) and graph.is_punctuated
-        ):
+        if _fires_on_punctuation(node) or (region.key is not None and answers_marks(node) and graph.is_punctuated):
             return f"'{node.name}' answers punctuation, for all keys at once"
     return None
+
+
+def _fires_on_punctuation(node: Node) -> bool:
+    return getattr(getattr(node.operation, "window", None), "spans", None) == "punctuation"
 
 
 class _Rewriter:

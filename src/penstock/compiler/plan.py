@@ -6,12 +6,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import ClassVar
 
+from penstock.compiler.fission import replicable_regions
 from penstock.compiler.layout_text import counted, layout_lines, open_lines
 from penstock.compiler.pes import PlannedPE, homes_of, pe_labels, pe_lines
 from penstock.compiler.physical import Physical
 from penstock.compiler.picture import picture
 from penstock.compiler.plan_json import plan_from_json, plan_to_json
+from penstock.compiler.regions import wish_of
 from penstock.compiler.segments import SegmentPlan, Segments
+from penstock.graph.annotations import Parallel
 from penstock.graph.flow import Flow
 from penstock.graph.graph import Graph, Node, Target
 
@@ -29,7 +32,9 @@ class Plan:
     cores: int | None = None
     ports: Mapping[Target, str] = field(default_factory=dict)  # threaded ports: "dynamic" or "dedicated"
     threads: int = 0  # of the scheduler
-    refused: Mapping[int, str] = field(default_factory=dict)  # regions that stay single, by their entry, and why
+    refused: Mapping[int, str] = field(
+        default_factory=dict
+    )  # operators that were to be replicated, and why they are not
     written: Graph | None = None  # as the user wrote it, where regions were replicated
     physical: Physical | None = None  # regions and pipelines by a profile
     pes: tuple[PlannedPE, ...] = ()  # where several were asked for
@@ -204,12 +209,25 @@ def _goes_to(plan: Plan, node: Node, segment: SegmentPlan) -> str:
 
 
 def _wishes(plan: Plan) -> list[str]:
-    """Regions that were to be replicated and are not, and why."""
-    lines = []
-    for entry, reason in plan.refused.items():
-        wish = plan.program.nodes[entry].annotations.parallel
-        asked = f"parallel(width={wish.width}) from " if wish is not None else "the region at "
-        lines.append(f"{asked}'{plan.program.nodes[entry].name}' runs in one copy here: {reason}.")
+    """What becomes of regions that the user asked for and that cannot be replicated as they are."""
+    nodes, lines = plan.program.nodes, []
+    for index, reason in plan.refused.items():
+        wish = wish_of(nodes[index])
+        inside = f", inside parallel(width={wish.width})," if wish is not None else ""
+        lines.append(f"'{nodes[index].name}'{inside} runs in one copy here: {reason}.")
+    parts: dict[Parallel, list[str]] = {}
+    if any(wish_of(node) is not None for node in nodes):
+        for region in replicable_regions(plan.program).regions:
+            wish = wish_of(nodes[region.entry])
+            if wish is not None:
+                parts.setdefault(wish, []).append(f"'{nodes[region.entry].name}'")
+    for wish, entries in parts.items():
+        if len(entries) > 1:
+            starts = f"{', '.join(entries[:-1])} and {entries[-1]}"
+            lines.append(
+                f"parallel(width={wish.width}) is {len(entries)} regions here, from {starts}, each replicated by "
+                "itself: a region has one entry, and streams cannot meet in it."
+            )
     return lines
 
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from penstock.compiler.fission import why_single
+from penstock.compiler.fission import replicable_regions
 from penstock.compiler.pe_layout import connected, cut_at_pes
 from penstock.compiler.physical import Expected, Group, Machine, Physical, expect
-from penstock.compiler.regions import Regions, as_op_graph, find_regions, part_of
+from penstock.compiler.regions import ONE_COPY, Regions, as_op_graph, part_of, wish_of
 from penstock.compiler.steps import Steps, improved
 from penstock.compiler.weights import Weights, weigh
 from penstock.errors import PenstockError
@@ -61,7 +61,11 @@ def decide(graph: Graph, profile: Profile, machine: Machine, homes: Sequence[int
         tuple(replace(group, reason=reasons.of_group(n)) for n, group in enumerate(with_keys(graph, groups))),
         machine,
         expected,
-        alone={index: reason for index, reason in regions.alone.items() if not plainly_alone(graph, index)},
+        alone={
+            index: reason
+            for index, reason in regions.alone.items()
+            if reason != ONE_COPY and not plainly_alone(graph, index)
+        },
         cuts=reasons.cuts(),
         costs={node.index: known(profile, node.name).cost for node in graph},
         arrivals=dict(enumerate(weights.arrivals)),
@@ -99,7 +103,7 @@ def trimmed(
 
 def _smaller(graph: Graph, group: Group) -> Iterator[Group]:
     """A region with one copy less, or with two neighbouring pipelines made one."""
-    if group.width > 1 and graph.nodes[group.entry].annotations.parallel is None:
+    if group.width > 1 and wish_of(graph.nodes[group.entry]) is None:
         yield replace(group, width=group.width - 1)
     lines = group.pipelines
     for at in range(len(lines) - 1):
@@ -137,20 +141,6 @@ def held_shares(graph: Graph, profile: Profile) -> list[float]:
         1.0 - (float(isinstance(node.operation, MapBatch)) if part is None else part)
         for node, part in zip(graph, free, strict=True)
     ]
-
-
-def replicable_regions(graph: Graph) -> Regions:
-    """The regions of `graph` that can be replicated in one process."""
-    found = find_regions(graph)
-    alone, of_node = dict(found.alone), dict(found.of_node)
-    for number, region in enumerate(found.regions):
-        reason = why_single(graph, region)
-        if reason is not None:
-            for index in region.nodes:
-                alone[index] = reason
-                if of_node.get(index) == number:
-                    del of_node[index]
-    return Regions(found.regions, of_node, alone)
 
 
 # ------------------------------------------------------------------------------------------------------- candidates
@@ -210,11 +200,7 @@ def overlap(left: float, right: float) -> str:
 
 def _with_wishes(graph: Graph, regions: Regions, groups: Sequence[Group]) -> list[Group]:
     """`groups` with the regions that the user gave a width, in that width."""
-    wished = {
-        number: region
-        for number, region in enumerate(regions.regions)
-        if region.width is not None and region.width > 1 and region.entry in regions.of_node
-    }
+    wished = {number: region for number, region in enumerate(regions.regions) if region.width is not None}
     inside = {index for region in wished.values() for index in region.nodes}
     if not inside:
         return list(groups)
@@ -228,7 +214,8 @@ def _with_wishes(graph: Graph, regions: Regions, groups: Sequence[Group]) -> lis
             result += [Group((part,), group.width) for part in connected(graph, [i for i in line if i not in inside])]
     for region in wished.values():
         lines = [tuple(i for i in line if i in region.nodes) for group in groups for line in group.pipelines]
-        result.append(Group(tuple(line for line in lines if line), region.width or 1))
+        lines = sorted((line for line in lines if line), key=lambda line: rank[line[0]])
+        result.append(Group(tuple(lines), region.width or 1))
     return sorted(result, key=lambda group: rank[group.entry])
 
 
@@ -286,8 +273,7 @@ class _Reasons:
 
     def of_group(self, number: int) -> str:
         group = self.groups[number]
-        wish = self.graph.nodes[group.entry].annotations.parallel
-        if group.width > 1 and wish is not None:
+        if group.width > 1 and wish_of(self.graph.nodes[group.entry]) is not None:
             return "as parallel() asks for"
         if self.expected is None:
             return "nothing here costs anything"
@@ -310,9 +296,10 @@ class _Reasons:
             return "one copy: all cores are busy as it is"
         if number == self.expected.bottleneck:
             slowest = max(group.pipelines, key=self._work)
-            for index in slowest:
-                if index in self.regions.alone:
-                    return f"one copy: {self.graph.nodes[index].name}: {self.regions.alone[index]}"
+            barred = [index for index in slowest if index in self.regions.alone]
+            if barred:
+                heaviest = max(barred, key=self.weights.load.__getitem__)
+                return f"one copy: {self.graph.nodes[heaviest].name}: {self.regions.alone[heaviest]}"
             return "one copy: more would cost more than they gain"
         return f"one copy keeps up: {micros(self.expected.times[number])} per source tuple"
 

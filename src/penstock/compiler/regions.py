@@ -6,7 +6,8 @@ can be, from left to right, which is best where streams get thinner on their way
 branch, and streams may meet in it again; what it needs is a single entry.
 
 A region the user asked for, `with flow.parallel(width, by):`, is taken as it is, or refused with the reason. There,
-`by` is the user's word that the attributes are the same all through the region.
+`by` is the user's word that the attributes are the same all through the region. With a width of 1 nothing is to be
+replicated, so nothing is refused: such operators run in one copy.
 """
 
 from __future__ import annotations
@@ -24,6 +25,8 @@ from penstock.graph.keys import Key
 from penstock.graph.operations import Feedback
 from penstock.optimizer.graphs import Link, OpGraph
 from penstock.optimizer.model import Op
+
+ONE_COPY = "parallel(width=1) asks for one copy"
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,12 +62,9 @@ class Regions:
 
 def find_regions(graph: Graph) -> Regions:
     """The longest regions of `graph`. Raises `FlowError` for a region of the user that would change the output."""
-    finder = _Finder(graph)
-    for index in graph.topological:
-        finder.visit(graph.nodes[index])
-    regions = tuple(finder.regions)
-    _check_wishes(graph, regions, finder.of_node)
-    return Regions(regions, finder.of_node, finder.alone)
+    found = Finder(graph).run()
+    _check_wishes(graph, found.regions, found.of_node)
+    return found
 
 
 def part_of(graph: Graph, nodes: Iterable[int]) -> ParallelRegion:
@@ -78,7 +78,7 @@ def part_of(graph: Graph, nodes: Iterable[int]) -> ParallelRegion:
     (Key(names=('a',), function=None), None)
     """
     wanted = set(nodes)
-    finder = _Finder(graph)
+    finder = Finder(graph)
     for index in graph.topological:
         if index in wanted:
             finder.visit(graph.nodes[index])
@@ -89,70 +89,113 @@ def part_of(graph: Graph, nodes: Iterable[int]) -> ParallelRegion:
     return finder.regions[0]
 
 
-class _Finder:
+def wish_of(node: Node) -> Parallel | None:
+    """The copies of `node` that the user asked for; None also where it is the one there is anyway."""
+    wish = node.annotations.parallel
+    return wish if wish is not None and wish.width > 1 else None
+
+
+class Finder:
+    """Visits operators from the sources down and takes each into a region, or says why it is in none."""
+
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
         self.regions: list[ParallelRegion] = []
         self.of_node: dict[int, int] = {}
         self.alone: dict[int, str] = {}
-        self.wished: dict[int, int] = {}  # the user's region -> ours
-        self.kept: dict[int, Kept] = {}  # what is left of the entry's attributes after each operator
+        self._wishes: list[Parallel | None] = []  # by region: the one of the user that it is, or is a part of
+        self._by: list[Key | None] = []  # by region: the key that the user vouches for
+        self._kept: dict[int, Kept] = {}  # what is left of the entry's attributes after each operator
+
+    def run(self) -> Regions:
+        """The regions of the whole graph."""
+        for index in self.graph.topological:
+            self.visit(self.graph.nodes[index])
+        return Regions(tuple(self.regions), self.of_node, self.alone)
 
     def visit(self, node: Node) -> None:
-        wish = node.annotations.parallel
+        """Find a region for `node`, after all that feed it."""
+        wish = wish_of(node)
         reason = why_not(node)
+        if reason is not None and wish is not None and not (node.is_source or node.is_sink):
+            raise FlowError(_refusal(node, wish, reason))
+        if reason is None and wish is None and node.annotations.parallel is not None:
+            reason = ONE_COPY
+        if reason is None:
+            reason = self._bar(node, wish)
         if reason is not None:
             self.alone[node.index] = reason
-            if wish is not None and not (node.is_source or node.is_sink):
-                raise FlowError(_refusal(node, wish, reason))
-        elif wish is not None:
+        else:
+            self._place(node, wish)
+
+    def _bar(self, node: Node, wish: Parallel | None) -> str | None:
+        """Why `node`, which may be replicated by itself, still is not; None if it is."""
+        return None
+
+    def _place(self, node: Node, wish: Parallel | None) -> None:
+        if wish is not None:
             self._join_wish(node, wish)
-        elif not self._join(node):
+        elif not self._join(node, None):
             self._start(node, None)
 
     def _start(self, node: Node, wish: Parallel | None) -> None:
         keys = {entry.key for entry in node.inputs} if node.kind == "partitioned" else set()
         key = next(iter(keys)) if len(keys) == 1 else None
         width = None if wish is None else wish.width
-        if wish is not None and wish.by is not None:
-            key = wish.by
+        by = None if wish is None or not self._enters(node, wish) else wish.by
+        key = key if by is None else by
         self.of_node[node.index] = len(self.regions)
         self.regions.append(ParallelRegion((node.index,), key, width, own_keys=len(keys) > 1))
-        self.kept[node.index] = kept_by(node)
+        self._wishes.append(wish)
+        self._by.append(by)
+        self._kept[node.index] = kept_by(node)
+
+    def _enters(self, node: Node, wish: Parallel) -> bool:
+        """Whether tuples reach `node` from outside the user's region, so that they have what it is to be split by.
+
+        Inside it they may have lost that: a part of the region that starts there is split as its operators need it.
+        """
+        return any(wish_of(self.graph.nodes[feeder]) != wish for feeder in self.graph.upstream(node))
 
     def _add(self, node: Node, number: int, key: Key | None, above: Kept) -> None:
         region = self.regions[number]
         self.regions[number] = replace(region, nodes=(*region.nodes, node.index), key=key)
         self.of_node[node.index] = number
-        self.kept[node.index] = above & kept_by(node)
+        self._kept[node.index] = above & kept_by(node)
 
     def _above(self, node: Node) -> tuple[set[int | None], Kept]:
         """The regions that feed `node`, and what is left of the attributes of their entries."""
         feeders = set(self.graph.upstream(node))
         kept = ALL
         for feeder in feeders:
-            kept &= self.kept.get(feeder, ALL)
+            kept &= self._kept.get(feeder, ALL)
         return {self.of_node.get(feeder) for feeder in feeders}, kept
 
-    def _join(self, node: Node) -> bool:
+    def _join(self, node: Node, wish: Parallel | None) -> bool:
         """Take `node` into the region of what feeds it, if that is one region and its split can serve `node` too."""
         numbers, kept = self._above(node)
         number = numbers.pop() if len(numbers) == 1 else None
-        if number is None or self.regions[number].width is not None:
+        if number is None or self._wishes[number] != wish:
             return False
         region = self.regions[number]
         key = region.key
-        if node.kind == "partitioned":
+        if node.kind == "partitioned" and self._by[number] is None:
             wanted = {entry.key for entry in node.inputs}
             joined = _joined_key(key, wanted.pop(), kept) if len(wanted) == 1 and not region.own_keys else None
             if joined is None:
                 return False
             key = joined
+        if not self._suits(node, number, key):
+            return False
         self._add(node, number, key, kept)
         return True
 
+    def _suits(self, node: Node, number: int, key: Key | None) -> bool:
+        """Whether `node` may join region `number`, which is split by `key` then."""
+        return True
+
     def _join_wish(self, node: Node, wish: Parallel) -> None:
-        number = self.wished.get(wish.region)
+        number = self._wishes.index(wish) if wish in self._wishes else None
         if node.kind == "partitioned" and wish.by is not None:
             for entry in node.inputs:
                 if entry.key is not None and not serves(wish.by, entry.key):
@@ -160,7 +203,6 @@ class _Finder:
                         _refusal(node, wish, f"tuples with the same {entry.key} may differ in {wish.by} and be parted")
                     )
         if number is None:
-            self.wished[wish.region] = len(self.regions)
             self._start(node, wish)
             return
         region = self.regions[number]
@@ -168,7 +210,7 @@ class _Finder:
         if numbers != {number}:
             kept = ALL  # another entry of the region: its tuples are split here
         key = region.key
-        if node.kind == "partitioned" and wish.by is None:
+        if node.kind == "partitioned" and self._by[number] is None:
             wanted = {entry.key for entry in node.inputs}
             joined = _joined_key(key, wanted.pop(), kept) if len(wanted) == 1 and not region.own_keys else None
             if joined is None:

@@ -9,7 +9,7 @@ A step moves one boundary or one copy: an operator changes over to the thread be
 or two are joined, a region gets or loses a copy. Boundaries move along plain links only, where the one operator has no
 other reader and the other no other feeder, so that each thread still starts at one operator and runs all that follows
 it; and not from one PE to another. Regions in several copies take up operators of their own region only, as
-`find_regions` found them; what the user gave a width stays as it is.
+`replicable_regions` found them; what the user gave a width stays as it is.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from dataclasses import replace
 from itertools import islice
 
 from penstock.compiler.physical import Expected, Group, Pipeline
-from penstock.compiler.regions import Regions
+from penstock.compiler.regions import Regions, wish_of
 from penstock.graph.graph import Graph
 from penstock.graph.operations import Feedback
 
@@ -60,7 +60,7 @@ class Steps:
         self._graph = graph
         self._regions = regions
         self._most = most
-        self._fixed = {node.index for node in graph if node.annotations.parallel is not None}
+        self._fixed = {node.index for node in graph if wish_of(node) is not None}
         links = self._plain_links()
         self._after = {a: b for a, b in links.items() if not homes or homes[a] == homes[b]}
 
