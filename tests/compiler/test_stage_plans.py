@@ -194,6 +194,52 @@ def test_a_width_that_the_user_asks_for_is_honoured() -> None:
         assert (group.width, group.reason) == (3, "as parallel() asks for")
 
 
+def _wished(width: int, by: str | None, key: str | None) -> pn.Flow:
+    flow = pn.Flow("wished")
+    stream: Any = flow.source([{"k": 1, "j": 1}], name="in")
+    with flow.parallel(width, by=by):
+        keyed = stream if key is None else stream.key_by(key)
+        keyed.scan(_step, init=0, name="state").collect(name="out")
+    return flow
+
+
+@pytest.mark.parametrize(("by", "key", "reason"), [(None, None, "whole stream"), ("j", "k", "may differ in j")])
+def test_a_region_that_is_refused_locally_is_refused_on_spark(by: str | None, key: str | None, reason: str) -> None:
+    flow, kept = _wished(4, by, key), pn.plan(_wished(1, by, key), on="spark")
+    refusals = []
+    for attempt in (
+        lambda: pn.plan(flow),
+        lambda: pn.plan(flow, on="spark"),
+        lambda: pn.submit(flow, on="spark"),
+        lambda: pn.submit(flow, on="spark", plan=kept),
+    ):
+        with pytest.raises(pn.FlowError, match=rf"'state' \(.*test_stage_plans.py:\d+\).*{reason}") as refusal:
+            attempt()
+        refusals.append(str(refusal.value))
+    assert len(set(refusals)) == 1
+    assert "parallel(width" not in str(kept)  # one copy is what it has anyway
+
+
+def test_a_plan_says_where_a_width_is_another_one() -> None:
+    flow = pn.Flow("wished")
+    stream = flow.source([{}], name="in")
+    with flow.parallel(2):
+        stream = stream.map(dict, name="m").map(dict, name="n")
+    with flow.parallel(3):
+        stream.key_by("a").scan(_step, init=0, name="three").collect()
+    assert "parallel(width=3)" not in str(pn.plan(flow, on="spark", cores=4))
+    with flow.parallel(5):
+        five = stream.key_by("a").scan(_step, init=0, name="five").map(dict, name="after")
+    five.collect()
+    text = str(pn.plan(flow, on="spark", cores=4))
+    where = "operators without state run where their tuples are."
+    assert f"parallel(width=2) does not hold here for 'm', 'n', in stage 0 (4 tasks): {where}" in text
+    shared = "all operators of a stage share it."
+    assert f"parallel(width=3) does not hold here for 'three', in stage 1 (5 channels): {shared}" in text
+    assert "parallel(width=5)" not in text
+    assert "parallel(width=2)" not in str(pn.plan(flow, on="spark", cores=2))  # as many tasks by chance
+
+
 def _single() -> Graph:
     flow = pn.Flow("single")
     start = flow.source([1], name="in").scan(_step, init=0, name="whole")

@@ -12,6 +12,7 @@ from penstock.compiler.picture import picture
 from penstock.compiler.plan import Plan
 from penstock.compiler.planner import micros
 from penstock.compiler.stages import Stages, find_stages
+from penstock.graph.annotations import Parallel
 from penstock.graph.graph import Graph, Node, Target
 
 
@@ -61,6 +62,7 @@ class SparkPlan(Plan):
             "",
             "Operators of one stage are fused into generated Python functions in one worker process per task.",
             "The stages of a batch run one after the other; while one does, all cores are its own.",
+            *self._wishes(),
         ]
         return "\n".join(lines)
 
@@ -101,6 +103,27 @@ class SparkPlan(Plan):
             time = f"  {micros(expected.times[level])} of a batch per source tuple, {micros(handed)} of it to hand over"
             lines.append(time)
         return lines
+
+    def _wishes(self) -> list[str]:
+        """What becomes of the widths that the user asked for, where it is something else."""
+        found: dict[tuple[Parallel, str], list[str]] = {}
+        for index in self.program.topological:
+            node = self.program.nodes[index]
+            wish, levels = node.annotations.parallel, sorted(self.stages.present[index])
+            if wish is None or node.is_source or node.is_sink or {self.widths[at] for at in levels} == {wish.width}:
+                continue
+            where = " and ".join(f"stage {at} ({counted(self.widths[at], _copies_of(at))})" for at in levels)
+            found.setdefault((wish, f"{where}: {self._why_otherwise(index)}"), []).append(f"'{node.name}'")
+        return [
+            f"parallel(width={wish.width}) does not hold here for {', '.join(names)}, in {what}."
+            for (wish, what), names in found.items()
+        ]
+
+    def _why_otherwise(self, index: int) -> str:
+        level = self.stages.level.get(index)
+        if level is None:
+            return "operators without state run where their tuples are"
+        return "streams meet there in one order" if level in self.stages.single else "all operators of a stage share it"
 
     def _row(self, node: Node) -> str:
         keyed = f" by {node.key}" if node.kind == "partitioned" and node.key is not None else ""
@@ -146,3 +169,7 @@ def _held_back(physical: Physical, expected: Expected) -> str:
     where = "the driver" if expected.bottleneck == len(physical.groups) - 1 else f"stage {expected.bottleneck}"
     part = expected.times[expected.bottleneck] / sum(expected.times)
     return f"{where} takes {part:.0%} of the {micros(sum(expected.times))} per tuple"
+
+
+def _copies_of(level: int) -> str:
+    return "channel" if level else "task"

@@ -9,6 +9,7 @@ from penstock.compiler.batches import Cluster
 from penstock.compiler.physical import Physical
 from penstock.compiler.plan import Plan
 from penstock.compiler.plan_json import in_stages, segment_texts
+from penstock.compiler.regions import find_regions
 from penstock.compiler.segments import Segments, cut
 from penstock.compiler.stage_plan import SparkPlan, threaded_ports
 from penstock.compiler.stage_planner import decide_stages
@@ -126,7 +127,8 @@ def _segments(graph: Graph, ports: frozenset[Target]) -> Segments:
 
 
 def refuse(graph: Graph) -> None:
-    """Raise `FlowError` for what cannot run on Spark."""
+    """Raise `FlowError` for what cannot run on Spark, and for regions that cannot be replicated anywhere."""
+    find_regions(graph)
     for node in graph:
         if isinstance(node.operation, ops.Feedback):
             raise FlowError(
