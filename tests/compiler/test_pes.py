@@ -12,10 +12,11 @@ from dataclasses import replace
 import pytest
 
 import penstock as pn
+from penstock.compiler.pe_layout import cut_at_pes
 from penstock.compiler.pes import homes_of, plan_pes
-from penstock.compiler.physical import Expected, Physical
+from penstock.compiler.physical import Expected, Group, Physical, arrange
 from penstock.compiler.plan import Plan
-from penstock.compiler.planner import held_shares
+from penstock.compiler.planner import held_shares, with_keys
 from penstock.compiler.weights import SIZE, Weights, weigh
 from penstock.graph.graph import Graph
 from penstock.optimizer.calibrate import Boundary, Calibration
@@ -245,6 +246,24 @@ def test_a_region_that_pes_part_is_replicated_in_each() -> None:
     assert [(group.nodes, group.width, group.key) for group in one.groups if group.width > 1] == [((1, 2), 3, "k")]
     copies = [(group.nodes, group.width, group.key) for group in two.groups if group.width > 1]
     assert copies == [((1,), 3, ""), ((2,), 3, "k")]
+
+
+def test_what_pes_part_may_need_several_splits() -> None:
+    flow = pn.Flow("region")
+    stream = flow.source([{"k": 1}], name="in")
+    with flow.parallel(width=3, by="k"):
+        stream = stream.map(dict, name="a").map(dict, name="b")
+        stream = stream.key_by("k").scan(lambda n, t: (n, t), init=0, name="c").map(dict, name="d")
+    stream.collect(name="out")
+    graph = flow.graph()
+    groups = [Group(((0,),)), Group(((1, 2), (3, 4)), 3), Group(((5,),))]
+    cut = with_keys(graph, cut_at_pes(graph, groups, [0, 0, 1, 1, 1, 1]))
+    assert [(group.pipelines, group.width, group.key) for group in cut if group.width > 1] == [
+        (((1,),), 3, "k"),
+        (((2,),), 3, ""),
+        (((3, 4),), 3, "k"),
+    ]
+    arrange(graph, cut)
 
 
 def test_what_is_expected_is_in_text_json_and_picture() -> None:

@@ -11,7 +11,7 @@ Where streams meet one region ends and another one starts, whose split takes in 
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -92,6 +92,11 @@ def replicable_regions(graph: Graph) -> Regions:
     """
     find_regions(graph)
     return _Trees(graph).run()
+
+
+def replicable_parts(graph: Graph, nodes: Collection[int]) -> Regions:
+    """The regions of some operators only: what feeds those from elsewhere is outside."""
+    return _Trees(graph).run(nodes)
 
 
 class _Trees(Finder):

@@ -1,17 +1,15 @@
 """Layouts of programs in several PEs: no thread and no region goes beyond its process.
 
 A layout is found for the program as a whole and then cut where PEs meet. What is left of a replicated region in a PE is
-replicated there, with a split and a merge of its own, if it still has one entry; else it runs in one copy.
+replicated there, with a split and a merge of its own; as several regions, where one split does not serve them all.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from penstock.compiler.fission import why_single
+from penstock.compiler.fission import replicable_parts
 from penstock.compiler.physical import Group, Pipeline
-from penstock.compiler.regions import part_of
-from penstock.errors import FlowError
 from penstock.graph.graph import Graph
 
 
@@ -43,15 +41,12 @@ def _parts(graph: Graph, group: Group, homes: Sequence[int]) -> Iterator[Group]:
             yield Group(tuple(lines))
             continue
         for piece in connected(graph, sorted((i for line in lines for i in line), key=graph.topological.index)):
-            inside = tuple(line for line in lines if not set(piece).isdisjoint(line))
-            yield Group(inside, group.width if _replicable(graph, piece) else 1)
-
-
-def _replicable(graph: Graph, nodes: Pipeline) -> bool:
-    try:
-        return why_single(graph, part_of(graph, nodes)) is None
-    except FlowError:
-        return False
+            found = replicable_parts(graph, piece)
+            parts = [(region.nodes, group.width) for region in found.regions]
+            parts += [(part, 1) for part in connected(graph, (i for i in piece if i in found.alone))]
+            for nodes, width in parts:
+                inside = [part for line in lines for part in connected(graph, (i for i in line if i in nodes))]
+                yield Group(tuple(inside), width)
 
 
 def connected(graph: Graph, nodes: Iterable[int]) -> list[Pipeline]:

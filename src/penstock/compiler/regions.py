@@ -13,7 +13,7 @@ replicated, so nothing is refused: such operators run in one copy.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from penstock.compiler.safety import ALL, Kept, kept_by, why_not
@@ -78,15 +78,12 @@ def part_of(graph: Graph, nodes: Iterable[int]) -> ParallelRegion:
     (Key(names=('a',), function=None), None)
     """
     wanted = set(nodes)
-    finder = Finder(graph)
-    for index in graph.topological:
-        if index in wanted:
-            finder.visit(graph.nodes[index])
-    if len(finder.regions) != 1 or finder.alone:
+    found = Finder(graph).run(wanted)
+    if len(found.regions) != 1 or found.alone:
         names = ", ".join(f"'{graph.nodes[index].name}'" for index in sorted(wanted))
-        reason = "".join(f": {graph.nodes[index].name}: {reason}" for index, reason in finder.alone.items())
+        reason = "".join(f": {graph.nodes[index].name}: {reason}" for index, reason in found.alone.items())
         raise FlowError(f"{names} cannot be replicated together{reason}")
-    return finder.regions[0]
+    return found.regions[0]
 
 
 def wish_of(node: Node) -> Parallel | None:
@@ -107,13 +104,14 @@ class Finder:
         self._by: list[Key | None] = []  # by region: the key that the user vouches for
         self._kept: dict[int, Kept] = {}  # what is left of the entry's attributes after each operator
 
-    def run(self) -> Regions:
-        """The regions of the whole graph."""
+    def run(self, nodes: Collection[int] | None = None) -> Regions:
+        """The regions of these operators, of the whole graph by default."""
         for index in self.graph.topological:
-            self.visit(self.graph.nodes[index])
+            if nodes is None or index in nodes:
+                self._visit(self.graph.nodes[index])
         return Regions(tuple(self.regions), self.of_node, self.alone)
 
-    def visit(self, node: Node) -> None:
+    def _visit(self, node: Node) -> None:
         """Find a region for `node`, after all that feed it."""
         wish = wish_of(node)
         reason = why_not(node)
