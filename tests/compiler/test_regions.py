@@ -117,6 +117,14 @@ def test_the_users_region_is_taken() -> None:
     assert [region.width for region in found.regions] == [None, 3]
 
 
+def test_a_source_may_stand_inside_the_users_region() -> None:
+    flow = pn.Flow()
+    with flow.parallel(3, by="user"):
+        users = flow.source([{}]).map(dict, name="m").key_by("user", "host")
+        users.scan(count, init=0, name="scan").collect()
+    assert names(flow) == parts(flow) == [(["m", "scan"], "user")]
+
+
 def test_two_regions_of_the_user_side_by_side() -> None:
     flow = pn.Flow()
     stream = flow.source([1])

@@ -153,7 +153,8 @@ class Finder:
 
         Inside it they may have lost that: a part of the region that starts there is split as its operators need it.
         """
-        return any(wish_of(self.graph.nodes[feeder]) != wish for feeder in self.graph.upstream(node))
+        feeders = (self.graph.nodes[feeder] for feeder in self.graph.upstream(node))
+        return any(feeder.is_source or wish_of(feeder) != wish for feeder in feeders)
 
     def _add(self, node: Node, number: int, key: Key | None, above: Kept) -> None:
         region = self.regions[number]
