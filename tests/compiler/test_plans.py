@@ -178,7 +178,7 @@ def test_a_plan_without_a_profile_names_all_that_stand_alone() -> None:
     assert first == "without a profile: 1 PE, 2 threads, one copy of each operator"
     assert lines[:-1] == [
         "  one, two cannot be replicated: it keeps state over the whole stream",
-        "  both cannot be replicated: 'both' has several inputs",
+        "  both cannot be replicated: it has several inputs",
     ]
     empty = pn.Flow("empty")
     empty.source([1]).collect()

@@ -248,12 +248,12 @@ class Answering(pn.Operator):
     def on_punctuation(self, *_: object) -> None: ...
 
 
-def test_what_answers_punctuation_is_in_no_region_that_is_split_by_key() -> None:
+def test_what_answers_punctuation_and_keeps_nothing_is_in_no_region() -> None:
     flow = pn.Flow()
     marked = flow.source([{}]).punctuate(bool).filter(bool, name="f")
     answered = marked.process(Answering(), kind="stateless", name="answers").filter(bool, name="g")
     answered.key_by("a").scan(count, init=0, name="scan").collect()
-    assert parts(flow) == [(["f", "answers", "g"], None), (["scan"], "a")]
+    assert parts(flow) == [(["f"], None), (["g", "scan"], "a")]
 
 
 @pytest.mark.parametrize("seed", range(60))

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from penstock.compiler.fission import replicable_regions
 from penstock.compiler.pe_layout import cut_at_pes
 from penstock.compiler.physical import Expected, Group, Physical
-from penstock.compiler.planner import micros, plainly_alone, replicable_regions
+from penstock.compiler.planner import micros, plainly_alone
 from penstock.compiler.regions import Regions, part_of
 from penstock.graph.graph import Graph
 
