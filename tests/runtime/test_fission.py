@@ -109,12 +109,25 @@ def test_what_keys_release_at_the_end(options: dict[str, Any]) -> None:
 
 
 @models
+def test_dead_letters_name_the_operator_and_not_its_copy(options: dict[str, Any]) -> None:
+    flow = pn.Flow("dead")
+    dead = flow.dead_letters()
+    with flow.parallel(width=3):
+        good = flow.source(range(100)).map(lambda n: 1 // (n % 10), name="divide", on_error=dead)
+    out, letters = good.collect(), dead.collect()
+    pn.run(flow, on="local", **options)
+    assert len(out) == 90
+    assert [(letter.item, letter.operator) for letter in letters] == [(n, "divide") for n in range(0, 100, 10)]
+
+
+@models
 def test_an_error_in_a_channel_names_the_operator(options: dict[str, Any]) -> None:
     flow = pn.Flow("error")
     with flow.parallel(width=3):
         out = flow.source(range(10_000)).map(lambda n: 10 // (n - 5000), name="divide").collect()
-    with pytest.raises(pn.OperatorError, match=r"divide.*\n?.*test_fission"):
+    with pytest.raises(pn.OperatorError, match=r"divide.*\n?.*test_fission") as caught:
         pn.run(flow, on="local", **options)
+    assert caught.value.operator == "divide"
     assert out == [10 // (n - 5000) for n in range(5000)]
 
 

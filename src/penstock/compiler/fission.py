@@ -224,7 +224,7 @@ class _Rewriter:
         else:
             stream = self._inside[node.inputs[0].streams[0], channel]
         inputs = (replace(node.inputs[0], streams=(stream,)),)
-        index = self._add(replace(node, name=f"{node.name}[{channel}]", inputs=inputs), node.index)
+        index = self._add(replace(node, name=f"{node.name}[{channel}]", inputs=inputs, copy_of=node.name), node.index)
         if region.key is not None:
             self._tracked.add(index)
         for port in range(node.operation.outputs):

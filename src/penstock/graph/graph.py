@@ -47,6 +47,12 @@ class Node:
     kind: Kind
     location: Location
     annotations: Annotations
+    copy_of: str = ""  # the name of the operator that this is a copy of
+
+    @property
+    def user_name(self) -> str:
+        """The name in the user's program, also of a copy."""
+        return self.copy_of or self.name
 
     @property
     def key(self) -> Key | None:

@@ -43,7 +43,7 @@ class TolerantLogic(Logic):
             then()
 
     def refuse(self, item: Any, error: Exception) -> DeadLetter:
-        return DeadLetter(item, self.node.name, f"{type(error).__name__}: {error}")
+        return DeadLetter(item, self.node.user_name, f"{type(error).__name__}: {error}")
 
     def counters(self) -> dict[str, int]:
         return {"skipped": self.skipped[0]} if self.on_error == "skip" else {}

@@ -57,7 +57,7 @@ def operator_error(
         whole = origin.item == "chunk"
         shown = f"a list of {len(item)} tuples, the first {shorten(item[0])}" if whole and item else shorten(item)
     return cls(
-        node.name,
+        node.user_name,
         _reason(error, item, origin, itself),
         defined=node.location,
         failed=failing_user_line(error),
