@@ -2,7 +2,7 @@
 
     python benchmarks/all.py [--short] [--only engines,latency]
 
-The short version takes about a quarter of an hour on two cores. Progress goes to standard error. A benchmark that fails
+The short version takes about half an hour on two cores. Progress goes to standard error. A benchmark that fails
 does not stop the others; the exit code says so at the end. What is asked is asked of a machine that does nothing else:
 "missed" on a busy one means little.
 """
