@@ -158,7 +158,7 @@ def plan(
 
 
 @cli.command()
-@click.option("--spark", is_flag=True, help="Measure Spark's stages, shuffles and batches too: some two minutes.")
+@click.option("--spark", is_flag=True, help="Measure Spark's stages, shuffles and batches too: a few minutes.")
 @click.option("--save", type=click.Path(dir_okay=False), default=None, help="Write it here, not to the user's cache.")
 @click.option("--traceback", "show_traceback", is_flag=True, help="Show the whole traceback of an error.")
 def calibrate(spark: bool, save: str | None, show_traceback: bool) -> None:

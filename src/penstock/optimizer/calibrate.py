@@ -217,7 +217,7 @@ class Calibration:
             raise PenstockError(f"{path} cannot be read as a calibration: {error}") from error
 
 
-# Measured on a machine of two cores with CPython 3.11; those of Spark by hand-written programs.
+# Measured on a machine of two cores with CPython 3.11; those of Spark are rough.
 DEFAULTS: Mapping[str, Boundary] = {
     "call": Boundary(0.008e-6),
     "port": Boundary(0.05e-6, 0.17e-6, 0.6e-6),
