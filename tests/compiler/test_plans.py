@@ -33,6 +33,7 @@ from tests.compiler.programs import random_program
 from tests.interpreter import Interpreter
 from tests.random_graphs import build
 from tests.runtime.test_random_schedules import check
+from tests.thorough import blocks
 
 SNAPSHOTS = Path(__file__).parent / "snapshots"
 EXAMPLES = ["cdr", "logwatch", "packets", "vwap", "wikiwords", "wordcount"]
@@ -92,7 +93,7 @@ def random_profile(graph: Graph, rng: random.Random) -> Profile:
 # ------------------------------------------------------------------------------------------------------- same output
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", blocks(3, 6))
 def test_any_plan_of_a_chain_delivers_the_same(block: int) -> None:
     replicated = 0
     for number in range(block * 15, block * 15 + 15):
@@ -112,7 +113,7 @@ def _with(plan: pn.Plan, layout: list[Group]) -> pn.Plan:
     return replace(plan, physical=Physical(tuple(layout), Machine(2, 0.0, 0.0)))
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", blocks(3, 6))
 def test_the_plan_of_any_graph_delivers_the_same(block: int) -> None:
     parallel = 0
     for number in range(block * 10, block * 10 + 10):

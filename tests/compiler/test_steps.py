@@ -22,9 +22,10 @@ from tests.compiler.test_plans import random_profile
 from tests.interpreter import Interpreter
 from tests.random_graphs import build
 from tests.runtime.test_random_schedules import check
+from tests.thorough import blocks
 
 
-@pytest.mark.parametrize("block", range(6))
+@pytest.mark.parametrize("block", blocks(3, 6))
 def test_wherever_steps_lead_the_output_is_the_same(block: int) -> None:
     walked = 0
     for number in range(block * 10, block * 10 + 10):

@@ -18,6 +18,7 @@ from tests.interpreter import Interpreter
 from tests.random_graphs import build, check
 from tests.runtime.changing import run_changing
 from tests.runtime.running import each_of
+from tests.thorough import blocks
 
 pytestmark = pytest.mark.usefixtures("switching_often")
 models = each_of(
@@ -42,7 +43,7 @@ def random_pe(number: int) -> tuple[PE, dict[str, tuple[Any, bool]], random.Rand
     return PE(graph, threading_=chosen, widths=widths), sinks, rng
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", blocks(4, 8))
 def test_random_regions_deliver_the_same(block: int) -> None:
     replicated = 0
     for number in range(block * 15, block * 15 + 15):
@@ -54,7 +55,7 @@ def test_random_regions_deliver_the_same(block: int) -> None:
     assert replicated > 3
 
 
-@pytest.mark.parametrize("block", range(4))
+@pytest.mark.parametrize("block", blocks(2, 4))
 def test_ports_may_change_around_and_inside_regions(block: int) -> None:
     for number in range(block * 8, block * 8 + 8):
         pe, sinks, rng = random_pe(number)
@@ -176,7 +177,7 @@ def _failing(seed: int, width: int) -> tuple[pn.Flow, list[Any]]:
 
 
 @models
-@pytest.mark.parametrize("seed", range(12))
+@pytest.mark.parametrize("seed", blocks(6, 12))
 def test_all_that_came_before_an_error_in_a_channel_is_delivered(seed: int, options: dict[str, Any]) -> None:
     flow, wanted = _failing(seed, 1)
     with pytest.raises(pn.OperatorError):
@@ -276,7 +277,7 @@ def by_way(tuples: Any) -> dict[tuple[int, ...], list[int]]:
 
 
 @models
-@pytest.mark.parametrize("seed", range(8))
+@pytest.mark.parametrize("seed", blocks(4, 8))
 def test_streams_that_meet_keep_their_own_order(seed: int, options: dict[str, Any]) -> None:
     flow, out = braid(seed, 1)
     pn.run(flow, on="local")

@@ -13,6 +13,7 @@ from penstock.runtime.policies import POLICIES
 from tests.interpreter import Interpreter
 from tests.random_graphs import build, check
 from tests.runtime.changing import run_changing
+from tests.thorough import blocks
 
 pytestmark = pytest.mark.usefixtures("switching_often")
 
@@ -29,7 +30,7 @@ def random_options(rng: random.Random) -> dict[str, Any]:
     return options
 
 
-@pytest.mark.parametrize("block", range(20))
+@pytest.mark.parametrize("block", blocks(10, 20))
 def test_any_schedule_delivers_the_same(block: int) -> None:
     for number in range(block * 30, block * 30 + 30):
         rng = random.Random(number)
@@ -45,7 +46,7 @@ def test_any_schedule_delivers_the_same(block: int) -> None:
             raise
 
 
-@pytest.mark.parametrize("block", range(8))
+@pytest.mark.parametrize("block", blocks(4, 8))
 def test_changes_while_running_change_nothing(block: int) -> None:
     for number in range(block * 8, block * 8 + 8):
         rng = random.Random(number)

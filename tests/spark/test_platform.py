@@ -19,11 +19,12 @@ from penstock.platforms.spark.run import SparkRun
 from tests.interpreter import Interpreter
 from tests.random_graphs import build, check
 from tests.spark.test_pipelines import in_pipelines
+from tests.thorough import THOROUGH
 
 pytestmark = pytest.mark.usefixtures("spark_session")
 
-# A query takes seconds to start: CI sets THOROUGH and tries more graphs.
-EXAMPLES = 12 if os.environ.get("PENSTOCK_THOROUGH") else 4
+# A query takes seconds to start.
+EXAMPLES = 12 if THOROUGH else 4
 
 
 def _on_both(make: Any) -> tuple[list[Any], list[Any]]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import random
 import time
 from collections.abc import Iterator
@@ -16,6 +15,7 @@ import pytest
 import penstock as pn
 from tests.spark import restart_program
 from tests.spark.processes import program, python, wait_for
+from tests.thorough import THOROUGH
 
 PROGRAM = Path(restart_program.__file__)
 LINES = "".join(f"host{n * n % 11} {n}\n" for n in range(90))
@@ -89,8 +89,7 @@ def expected(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return found
 
 
-# Every kill costs the start of a JVM. `make test` dies in some of the windows; CI sets THOROUGH and dies in all.
-THOROUGH = bool(os.environ.get("PENSTOCK_THOROUGH"))
+# Every kill costs the start of a JVM. `make test` dies in some of the windows, CI in all.
 WINDOWS = {
     "sources and sinks": ["cut:1", "item:5", "end:1", "note:2", "file:3", "list:2", "delivered:2"],
     "ends": ["finals:1", "executed:2", "finals:1", "committed:1", "in place:1"],
